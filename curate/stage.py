@@ -1,0 +1,151 @@
+"""What a stage is: settings from the recipe, and one call over a RecordBatch.
+
+Readers give RAW batches, an extractor turns content into text, a rewrite makes the next text revision, a measure
+gives numbers, rules compare numbers with bounds. Only the pipeline removes rows. This file imports nothing heavy:
+`curate check` builds every settings object without loading Arrow, fastText or trafilatura.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Bound = float | Mapping[str, float] | None  # a number, a map by a label column, or off
+
+
+class Settings(BaseModel):
+    """Base of everything a recipe can say: frozen, strict, no unknown keys.
+
+    Sequences are tuples (the recipe loader turns YAML lists into tuples). Refuse bad values with pydantic constraints
+    or validators that raise ValueError with the value and the allowed range.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Stage(Settings):
+    """A part of the pipeline whose result depends on its settings, its code and its libraries.
+
+    Attributes:
+        version: Raise by one whenever the code changes its results; it is part of every cache key.
+        libraries: Distributions whose version shapes the result; their versions are part of the key.
+    """
+
+    version: ClassVar[int] = 1
+    libraries: ClassVar[tuple[str, ...]] = ()
+
+    def model_digest(self) -> str | None:
+        """Return the digest of a model file that shapes the result, or None."""
+        return None
+
+
+class Source(Stage):
+    """A reader: one input file to RAW batches (see `curate.document`)."""
+
+    def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
+        """Yield the file's records in order, as RAW batches of bounded size.
+
+        Args:
+            file: The file's bytes as stored (still compressed), seekable if local.
+            name: Path shown in messages; its ending tells the compression.
+
+        A damaged record becomes a row with `rule` set; reading goes on behind it wherever that is possible.
+        Nothing that was met is left out silently.
+        """
+        raise TypeError(f"{type(self).__name__} cannot read {name}: a source must define read()")
+
+
+class Extractor(Stage):
+    """Content bytes to main text. Rows with `content` null pass through unchanged."""
+
+    def extract(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns `text` (large_string, null where nothing was found), `language` and `metadata`, same rows."""
+        raise TypeError(f"{type(self).__name__} must define extract()")
+
+
+class Step(Stage):
+    """An entry of a source's `steps`: a measure, a rewrite, or both at once.
+
+    Attributes:
+        reads: Columns needed besides `text`: extracted columns, or transient ones ("words", "word_hashes").
+        adds: Columns measured, name to Arrow type name ("float64", "int64", "bool", "string").
+        rewrites: Whether the step makes a new text revision.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    adds: ClassVar[Mapping[str, str]] = {}
+    rewrites: ClassVar[bool] = False
+
+    at: Literal["here", "collect"] = "here"
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of `adds`, after a column `text` if the step rewrites: same rows, same order.
+
+        The answer for a row depends on that row alone. Raise ValueError for a row that cannot be handled: the pipeline
+        replays the batch row by row and removes that row as `<block>.error`.
+        """
+        raise TypeError(f"{type(self).__name__} must define apply()")
+
+    def rules(self, block: str) -> tuple[Rule, ...]:
+        """Return the rules of the block named `block`; the first that fires, in this order, is the reason."""
+        del block
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A column and its bounds. Both ends are kept: a document goes if value < at_least or value > at_most.
+
+    Attributes:
+        name: `<recipe block>.<rule>`.
+        column: The measured column. Unused if `expression` is given.
+        at_least, at_most: A number, a map from the label in column `by` to a number (key "*": all others), or None.
+        one_of: For label columns: the labels that stay.
+        by: The label column that selects from a map bound.
+        expression: A polars SQL expression over measured columns; the document goes where it is false or null.
+    """
+
+    name: str
+    column: str = ""
+    at_least: Bound = None
+    at_most: Bound = None
+    one_of: tuple[str, ...] | None = None
+    by: str | None = None
+    expression: str | None = None
+
+    def threshold(self, label: str | None = None) -> str:
+        """Return the bound in words, as the ledger shows it: `>= 50`, `3 to 10`, `in en, pt`."""
+        if self.expression is not None:
+            return self.expression
+        if self.one_of is not None:
+            return "in " + ", ".join(self.one_of)
+        low, high = bound_for(self.at_least, label), bound_for(self.at_most, label)
+        if low is not None and high is not None:
+            return f"{low:g} to {high:g}"
+        return f">= {low:g}" if low is not None else f"<= {high:g}" if high is not None else "off"
+
+
+def bound_for(bound: Bound, label: str | None) -> float | None:
+    """Return the number that `bound` means for a document with this label, or None for no bound."""
+    if bound is None or isinstance(bound, int | float):
+        return bound
+    if label is not None and label in bound:
+        return bound[label]
+    return bound.get("*")
+
+
+def canonical(value: Any) -> Any:
+    """Return settings as plain JSON values, for cache keys and for the resolved recipe."""
+    if isinstance(value, BaseModel):
+        return {"kind": type(value).__name__} | {name: canonical(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {str(key): canonical(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [canonical(item) for item in value]
+    return value
