@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import platform
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -118,22 +119,38 @@ class Output:
 class Cache:
     """Results by key in a local folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, temporary: Path | None = None) -> None:
         self.root = root
+        self.temporary = temporary or root / "tmp" / f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._checked: dict[str, Entry] = {}
 
     def prepare(self) -> None:
-        """Make the folders, or say at once that they cannot be made."""
+        """Make the folders, or say at once that they cannot be made; sweep away what dead runs left half done."""
         try:
             for name in ("entries", "tmp", "digests", "quarantine"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
-            probe = self.root / "tmp" / f"probe-{uuid.uuid4().hex[:8]}"
-            probe.touch()
-            probe.unlink()
+            self._sweep()
+            self.temporary.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CurateError(
                 f"{self.root}: the cache cannot be written: {error.strerror}. Choose another folder with --cache."
             ) from error
+
+    def _sweep(self) -> None:
+        for folder in (self.root / "tmp").iterdir():
+            node, _, rest = folder.name.rpartition("-")[0].rpartition("-")
+            if node != platform.node() or not rest.isdigit():
+                continue  # another machine's: its processes cannot be seen from here
+            try:
+                os.kill(int(rest), 0)
+            except ProcessLookupError:
+                shutil.rmtree(folder, ignore_errors=True)
+            except PermissionError:
+                continue
+
+    def close(self) -> None:
+        """Remove this run's temporary folder."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _folder(self, key: str) -> Path:
         return self.root / "entries" / key[:2] / key
@@ -182,7 +199,7 @@ class Cache:
 
         An exception leaves nothing behind but a temporary folder, which is removed.
         """
-        temporary = self.root / "tmp" / f"{key}-{uuid.uuid4().hex[:8]}"
+        temporary = self.temporary / f"{key}-{uuid.uuid4().hex[:8]}"
         temporary.mkdir(parents=True)
         output = Output(key, temporary)
         try:

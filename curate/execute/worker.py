@@ -1,0 +1,86 @@
+"""A worker process: takes tasks from a connection, runs them, answers. Started by `curate.execute.local`.
+
+It is started as `python -m curate.execute.worker FD`, not by multiprocessing, so that a user's script or notebook is never
+imported a second time. It ends when the connection closes or its parent is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from curate.cache import Cache
+from curate.errors import CurateError
+from curate.plan import Guard, Task, TaskContext
+
+
+def _leave_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)  # killed -9, say: an orphan must not go on writing
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _picklable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return CurateError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def serve(connection: Connection) -> None:
+    """Run tasks until the connection closes."""
+    setup: dict[str, Any] = connection.recv()
+    sys.path[:] = setup["path"]
+    for name, file in setup["modules"].items():
+        from curate.plugin import load_module
+
+        load_module(name, Path(file))
+    cache = Cache(Path(setup["cache"]), Path(setup["temporary"]))
+    marker = Path(setup["marker"])
+    while True:
+        try:
+            task, missing, careful = connection.recv()
+        except (EOFError, OSError):
+            return
+        started = time.perf_counter()
+        answer: tuple[Any, ...]
+        try:
+            assert isinstance(task, Task)
+            guard = Guard(marker, careful=careful, seconds_per_row=setup["seconds_per_row"])
+            task.function(TaskContext(cache, setup["memory"], frozenset(missing), guard), *task.arguments)
+            answer = ("done", time.perf_counter() - started, _peak_bytes())
+        except CurateError as error:
+            answer = ("failed", _picklable(error), "")
+        except Exception as error:
+            import traceback
+
+            answer = ("failed", _picklable(error), traceback.format_exc())
+        try:
+            connection.send(answer)
+        except (BrokenPipeError, OSError):
+            return
+
+
+def main() -> None:
+    """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_leave_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
+    serve(Connection(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()
