@@ -12,15 +12,19 @@ In scripts that write no spaces between words (Han, Kana, Thai, Lao, Khmer, Myan
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import regex
 import xxhash
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+_SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+_UNSPACED = rf"[{_SCRIPTS}]"
 _JOINERS = r"\u200c\u200d"  # zero-width (non-)joiner: inside Persian and Indic words
 _LETTER = rf"[[\p{{L}}\p{{N}}\p{{M}}_{_JOINERS}]--{_UNSPACED}]"
 _TOKEN = regex.compile(
@@ -29,7 +33,7 @@ _TOKEN = regex.compile(
     r"|([^\s\p{L}\p{N}])\1*"  # punctuation and symbols: a run of one sign ("...") is one token
 )
 _HAS_UNSPACED = regex.compile(rf"(?V1){_UNSPACED}")
-_UNSPACED_UNIT = regex.compile(rf"(?V1){_UNSPACED}[\p{{M}}{_JOINERS}]*|[^\p{{Han}}\p{{Hiragana}}\p{{Katakana}}\p{{Thai}}\p{{Lao}}\p{{Khmer}}\p{{Myanmar}}\p{{Tibetan}}]+")
+_UNSPACED_UNIT = regex.compile(rf"(?V1){_UNSPACED}[\p{{M}}{_JOINERS}]*|[^{_SCRIPTS}]+")
 _OUTER = regex.compile(r"(?V1)^[^\p{L}\p{N}\p{M}]+|[^\p{L}\p{N}\p{M}]+$")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"), None) | {ord("’"): "'", ord("‘"): "'"}
 _ASCII_OUTER = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -73,7 +77,8 @@ def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatc
 
     texts = batch["text"].to_pylist()
     if "words" in columns:
-        batch = batch.append_column("words", pa.array(map(split_words, texts), pa.large_list(pa.large_string())))
+        words = pa.array((split_words(text or "") for text in texts), pa.large_list(pa.large_string()))
+        batch = batch.append_column("words", words)
     if "word_hashes" in columns:
         hashes: list[int] = []
         ends = np.zeros(len(texts) + 1, np.int64)
@@ -88,3 +93,40 @@ def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatc
         values = pa.array(np.array(hashes, np.uint64))
         batch = batch.append_column("word_hashes", pa.LargeListArray.from_arrays(pa.array(ends), values))
     return batch
+
+
+@dataclass(frozen=True, slots=True)
+class WordCodes:
+    """The "words" column of a batch as integers: what a word is like is worked out once per distinct word.
+
+    Attributes:
+        codes: Index into `vocabulary` of each word, all rows one behind the other, shape (N,).
+        vocabulary: The distinct words of the batch.
+        starts, ends: Each row's first word and the one behind its last, shape (rows,).
+    """
+
+    codes: NDArray[np.int64]
+    vocabulary: list[str]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def per_row(self, per_word: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for each row the sum of `per_word` (indexed by code) over its words, shape (rows,)."""
+        import numpy as np
+
+        total = np.concatenate(([0], np.cumsum(per_word[self.codes], dtype=np.int64)))
+        summed: NDArray[np.int64] = total[self.ends] - total[self.starts]
+        return summed
+
+
+def word_codes(words: pa.LargeListArray) -> WordCodes:
+    """Return the "words" column of a batch as integers."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coded = words.flatten().dictionary_encode()
+    lengths = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    codes = coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return WordCodes(codes, coded.dictionary.to_pylist(), ends - lengths, ends)
