@@ -1,0 +1,215 @@
+"""JSON Lines (plain, gzip, zstd, lz4) to document batches.
+
+Only a line feed ends a record. What the format leaves open is settled here, for every line alike:
+
+- Of a key that appears twice the last value wins.
+- A byte order mark at the start of a line is dropped; blank lines are no records.
+- Half a surrogate pair (`\\ud83d` alone) becomes U+FFFD. NUL and other controls stay: removing them is repair.
+- Control characters that JSON wants escaped are accepted inside strings; NaN and Infinity become null.
+- Bytes that are not UTF-8 are decoded by `curate.text.decoding`, and the metadata says so under `decoded`.
+- Two objects on one line, or a JSON array over many lines, are bad records that say what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.read.compression import read_chunks, refusal
+from curate.read.rows import MAX_RECORD_BYTES, Rows
+from curate.stage import Source
+from curate.text.decoding import decode, without_surrogates
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\n\x0b\x0c"
+
+
+class Jsonl(Source):
+    """One JSON object a line.
+
+    Attributes:
+        text: Name of the field that holds the text.
+        html: Name of a field that holds HTML; if given, it becomes `content` for an extractor and `text` is not read.
+        id: Name of the field with the input's own id; any scalar becomes a string.
+        url: Name of the field with the address.
+        language: Name of the field with the declared language.
+        metadata: Which other fields go to the metadata: all, or these names.
+        max_bytes: Longest line in bytes; a longer one is removed as `read.too_large`, in bounded memory.
+
+    Offsets are bytes of the decompressed file; a damaged place counts as one byte, so that offsets stay distinct.
+    Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
+    """
+
+    version: ClassVar[int] = 1
+    libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer",)
+
+    text: str = "text"
+    html: str | None = None
+    id: str = "id"
+    url: str = "url"
+    language: str = "language"
+    metadata: Literal["all"] | tuple[str, ...] = "all"
+    max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
+
+    def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
+        """Yield the file's lines as RAW batches."""
+        rows = Rows()
+        number = 0
+        for line in split_lines(file, self.max_bytes):
+            if line.problem:
+                place = f"{name}, line {number + 1}, byte {line.offset}: "
+                rows.add(line.offset, rule=line.rule, detail=place + line.problem)
+                number += line.rule == "read.too_large"
+            else:
+                number += 1
+                data = line.data.removeprefix(BOM)
+                if data.strip(BLANK):
+                    self._add(rows, line.offset, data, line.ended, f"{name}, line {number}")
+            if rows.full:
+                yield rows.flush()
+        if len(rows):
+            yield rows.flush()
+
+    def _add(self, rows: Rows, offset: int, data: bytes, ended: bool, place: str) -> None:
+        decoded = decode(data)
+        try:
+            record = _parse(decoded.text)
+        except (ValueError, RecursionError) as error:
+            rule, detail = _explain(decoded.text, error, ended)
+            rows.add(offset, rule=rule, detail=f"{place}: {detail}")
+            return
+        if not isinstance(record, dict):
+            found = f"{place}: found a JSON {_json_type(record)}; one object per line was expected"
+            rows.add(offset, rule="read.bad_record", detail=found)
+            return
+        if not decoded.exact:
+            record.setdefault("decoded", decoded.note)
+        if "\\u" in decoded.text:
+            record = without_surrogates(record)
+        self._add_record(rows, offset, record, place)
+
+    def _add_record(self, rows: Rows, offset: int, record: dict[str, Any], place: str) -> None:
+        body = record.pop(self.text, None)
+        field = self.text
+        if self.html is not None:
+            field, body = self.html, record.pop(self.html, None)
+        values: dict[str, Any] = {}
+        for column, key in (("source_id", self.id), ("url", self.url), ("language", self.language)):
+            values[column] = as_label(record.get(key))
+            if values[column] is not None or record.get(key, 0) is None:
+                del record[key]
+        if not isinstance(body, str):
+            found = f"field '{field}' is missing" if body is None else f"field '{field}' holds a JSON {_json_type(body)}"
+            detail = f"{place}: {found}, a string was expected. Name the right field, or accept the loss"
+            rows.add(offset, **values, rule="read.no_text", detail=detail)
+            return
+        if self.metadata != "all":
+            record = {key: record[key] for key in self.metadata if key in record}
+        if record:
+            values["metadata"] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        if self.html is None:
+            rows.add(offset, **values, text=body)
+        else:
+            content = body.encode("utf-8")
+            rows.add(offset, **values, content=content, media_type="text/html", charset="utf-8")
+
+
+class Line:
+    """A line of a file without its line feed, or a report of what could not be read."""
+
+    __slots__ = ("data", "ended", "offset", "problem", "rule")
+
+    def __init__(self, offset: int, data: bytes = b"", ended: bool = True, rule: str = "", problem: str = "") -> None:
+        self.offset = offset
+        self.data = data
+        self.ended = ended
+        self.rule = rule
+        self.problem = problem
+
+
+def split_lines(file: IO[bytes], max_bytes: int) -> Iterator[Line]:
+    """Yield the lines of a possibly compressed file; memory is bounded by `max_bytes` and a chunk."""
+    _, chunks = read_chunks(file)
+    position = start = 0  # of the next byte, and of the line's first byte
+    pending: list[bytes] = []
+    size = 0
+    first = True
+    for chunk in chunks:
+        if chunk.problem:
+            rule = "read.truncated" if chunk.at_end else "read.bad_record"
+            lost = f"; the line cut there ({size} bytes) is dropped" if size else ""
+            yield Line(start, rule=rule, problem=chunk.problem + lost)
+            position += 1
+            pending, size, start = [], 0, position
+            continue
+        data = chunk.data
+        if first:
+            first = False
+            if why := refusal(data):
+                yield Line(0, rule="read.undecodable", problem=why)
+                return
+        begin = 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            size += end - begin
+            if size > max_bytes:
+                yield Line(start, rule="read.too_large", problem=_too_large(size, max_bytes))
+            else:
+                pending.append(data[begin:end])
+                yield Line(start, b"".join(pending))
+            begin = end + 1
+            pending, size, start = [], 0, position + begin
+        size += len(data) - begin
+        if size > max_bytes:
+            pending = []
+        elif begin < len(data):
+            pending.append(data[begin:])
+        position += len(data)
+    if size > max_bytes:
+        yield Line(start, rule="read.too_large", problem=_too_large(size, max_bytes))
+    elif size:
+        yield Line(start, b"".join(pending), ended=False)
+
+
+def _too_large(size: int, max_bytes: int) -> str:
+    return f"a line of {size} bytes exceeds the limit of {max_bytes} (max_bytes). Raise max_bytes, or split the record"
+
+
+def as_label(value: Any) -> str | None:
+    """Return a scalar as a string; None for null, objects and arrays."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _parse(text: str) -> Any:
+    return json.loads(text, strict=False, parse_constant=lambda _: None)
+
+
+def _explain(text: str, error: Exception, ended: bool) -> tuple[str, str]:
+    """Return the rule and the reason for a line that is not JSON."""
+    stripped = text.strip()
+    if stripped.startswith("["):
+        why = "this looks like a JSON array; one object per line was expected. Convert it: jq -c '.[]'"
+    elif isinstance(error, json.JSONDecodeError):
+        why = f"not JSON: {error.msg} at character {error.pos}; one object per line was expected"
+        cut = error.pos >= len(stripped) or error.msg.startswith("Unterminated")
+        if cut and not ended:
+            return "read.truncated", f"{why}, and the file ends here: it is truncated. Fetch or write the file again"
+    elif isinstance(error, RecursionError):
+        why = "JSON nested too deeply to be read"
+    else:
+        why = f"not JSON: {error}"
+    return "read.bad_record", why
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    kinds = {dict: "object", list: "array", str: "string", int: "number", float: "number", type(None): "null"}
+    return kinds[type(value)]

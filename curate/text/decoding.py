@@ -1,0 +1,224 @@
+"""Bytes to str: byte order mark, UTF-8, declared labels, detection, in that order.
+
+Labels mean what the WHATWG Encoding Standard says (section 4.2): latin-1 is windows-1252, gb2312 is gb18030. UTF-8
+that decodes beats every label: text in another encoding that happens to be valid UTF-8 is rarer by far than a wrong
+label. Detection is resiliparse's uchardet for the script, and counts of impossible letters between the Latin ones.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from typing import Any
+
+BOMS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+# WHATWG labels whose Python codec of the same name would be wrong: the standard's encoding is a superset of it.
+SUPERSETS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "ks_c_5601-1987": "cp949",
+    "big5": "big5hkscs",
+}
+# Labels of the standard that Python does not know by that name.
+ALIASES = {
+    "x-sjis": "cp932",
+    "windows-31j": "cp932",
+    "ms_kanji": "cp932",
+    "x-gbk": "gb18030",
+    "x-euc-jp": "euc_jp",
+    "windows-949": "cp949",
+    "windows-874": "cp874",
+    "dos-874": "cp874",
+    "x-x-big5": "big5hkscs",
+    "x-mac-roman": "mac_roman",
+    "macintosh": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic",
+    "x-mac-ukrainian": "mac_cyrillic",
+    "unicode-1-1-utf-8": "utf-8",
+    "x-unicode20utf8": "utf-8",
+    "visual": "iso8859-8",
+    "logical": "iso8859-8",
+    "iso-8859-8-i": "iso8859-8",
+    "iso-8859-8-e": "iso8859-8",
+}
+MAX_DETECTION_BYTES = 256 << 10
+FEW_ERRORS = 0.02  # of the characters outside ASCII: a label is believed in spite of so many errors
+HIGH = re.compile(rb"[\x80-\xff]+")
+ASCII_LETTERS = re.compile(rb"[A-Za-z]+")
+UTF8_SEQUENCE = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}",
+)
+LATIN = ("cp1252", "iso8859-2", "cp1250", "iso8859-15", "iso8859-13", "cp1257", "iso8859-10", "cp1254", "iso8859-3")
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded text and how it came about.
+
+    Attributes:
+        text: The text, without a byte order mark.
+        encoding: Python codec that gave it.
+        num_replaced: U+FFFD put in for bytes that could not be decoded.
+    """
+
+    text: str
+    encoding: str
+    num_replaced: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bytes were plain UTF-8."""
+        return self.encoding == "utf-8" and not self.num_replaced
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the metadata says of a text that was not plain UTF-8."""
+        return {"encoding": self.encoding} | ({"num_replaced": self.num_replaced} if self.num_replaced else {})
+
+
+def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
+    """Return the text of `data`.
+
+    Args:
+        data: Bytes in an unknown encoding.
+        labels: Declared encodings, the most trusted first; unknown ones are ignored.
+    """
+    for bom, encoding in BOMS:
+        if data.startswith(bom):
+            return _replaced(data[len(bom) :], encoding)
+    names = tuple(name for label in labels if (name := codec_of(label)))
+    if "iso2022_jp" in names and b"\x1b" in data:
+        return _replaced(data, "iso2022_jp")
+    try:
+        return Decoded(data.decode("utf-8"), "utf-8")
+    except UnicodeDecodeError:
+        pass
+    if wide := _wide(data):
+        return _replaced(data, wide)
+    # More than two thirds of what is not ASCII is good UTF-8: GBK or Latin-1 would give a fifth at most.
+    num_sequences = sum(1 for _ in UTF8_SEQUENCE.finditer(data))
+    as_utf8 = _replaced(data, "utf-8")
+    if num_sequences > 2 * as_utf8.num_replaced:
+        return as_utf8
+    for name in names:
+        if name == "utf-8" or name.startswith("utf-16"):
+            continue  # known to be wrong; and a label that can be read as ASCII is no UTF-16
+        if name == "cp1252" and not _looks_latin(data):
+            continue  # servers put the Latin-1 label on everything
+        decoded = _replaced(data, name)
+        num_high = sum(1 for character in decoded.text if character > "\x7f")
+        if decoded.num_replaced <= FEW_ERRORS * num_high:
+            return decoded
+    return _replaced(data, detect(data))
+
+
+def codec_of(label: str) -> str | None:
+    """Return the Python codec that the WHATWG Encoding Standard means by `label`, or None."""
+    label = label.strip().strip("\"'").lower()
+    if label in ALIASES:
+        return ALIASES[label]
+    try:
+        name = codecs.lookup(label).name
+        "".encode(name)  # refuses codecs that are no text encodings, such as base64
+    except (LookupError, ValueError, TypeError, UnicodeError):
+        return None
+    return SUPERSETS.get(name, name)
+
+
+def detect(data: bytes) -> str:
+    """Return the most likely codec of bytes that are not UTF-8."""
+    from resiliparse.parse.encoding import detect_encoding
+
+    sample = data[:MAX_DETECTION_BYTES]
+    found = codec_of(detect_encoding(sample, max_len=len(sample), from_html_meta=False) or "") or "cp1252"
+    if found == "utf-8" or found.startswith(("utf-16", "utf-32")):
+        found = "cp1252" if _looks_latin(sample) else "cp1251"
+    if found not in LATIN:
+        return found
+    ranked = [(_impossible(sample, name), name) for name in dict.fromkeys(("cp1252", "iso8859-2", "cp1250", found))]
+    return min(ranked, key=lambda pair: pair[0])[1]
+
+
+def _replaced(data: bytes, encoding: str) -> Decoded:
+    if encoding == "cp1252":
+        return Decoded(_decode_cp1252(data), encoding)
+    text = data.decode(encoding, "replace")
+    try:
+        given = text.count("�") - (data.count(b"\xef\xbf\xbd") if encoding == "utf-8" else 0)
+    except ValueError:
+        given = 0
+    return Decoded(text, encoding, max(given, 0))
+
+
+def _decode_cp1252(data: bytes) -> str:
+    """Decode windows-1252 as browsers do: its five free bytes are C1 controls, so nothing fails."""
+    return data.decode("cp1252", "c1_controls")
+
+
+def _c1_controls(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(map(chr, error.object[error.start : error.end])), error.end
+
+
+codecs.register_error("c1_controls", _c1_controls)
+
+
+def _wide(data: bytes) -> str | None:
+    """Return utf-16-le or utf-16-be if the zero bytes of Latin text stand on one side only."""
+    sample = data[:4096]
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if max(even, odd) < len(sample) // 8 or min(even, odd) * 8 > max(even, odd):
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
+
+
+def _looks_latin(data: bytes) -> bool:
+    """Whether high bytes are the exception among letters, as in every language written in Latin letters."""
+    high = sum(map(len, HIGH.findall(data)))
+    return high * 2 <= sum(map(len, ASCII_LETTERS.findall(data)))
+
+
+IN_WORD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f]|[^\x00-\x7f](?=[a-z])")
+
+
+def _impossible(data: bytes, encoding: str) -> int:
+    """Count the characters that cannot stand beside a letter: symbols and controls inside words, bad case."""
+    try:
+        text = data.decode(encoding, "c1_controls" if encoding == "cp1252" else "replace")
+    except LookupError:
+        return len(data)
+    count = 0
+    for match in IN_WORD.finditer(text):
+        character = match.group()
+        if not character.isalpha() or character in "ªºµ":
+            count += character not in "’“”‘–—…«»\xa0\xad·"
+        elif character.isupper() and match.start() and text[match.start() - 1].islower():
+            count += 1  # a capital behind a small letter
+    return count
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value with every lone surrogate, which UTF-8 cannot hold, replaced by U+FFFD."""
+    if isinstance(value, str):
+        return SURROGATE.sub("�", value)
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_surrogates(item) for item in value]
+    return value
