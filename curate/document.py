@@ -59,12 +59,23 @@ REMOVED = pa.schema(
     ]
 )
 
+# Where a record stands in the input: what a removal before extraction keeps of it, and what every decision shows.
+_PLACE = (
+    pa.field("url", pa.large_string()),
+    pa.field("path", pa.string(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+)
+
+# Removals of the extract phase: the record has no row in EXTRACTED.
+REMOVED_EARLY = pa.schema([*REMOVED, *_PLACE])
+
 # decisions/<source>/*.parquet: one row for each document read.
 DECISION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
         pa.field("kept", pa.bool_(), nullable=False),
         *(field.with_nullable(True) for field in REMOVED if field.name != "id"),
+        *_PLACE,
     ]
 )
 

@@ -267,7 +267,13 @@ class ParquetFile:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self._flush(everything=True)
+            self.finish()
+        else:
+            self._writer.close()
+
+    def finish(self) -> None:
+        """Write what is pending and close the file; a second call does nothing."""
+        self._flush(everything=True)
         self._writer.close()
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -1,0 +1,157 @@
+"""Measure: the ordered steps of a source over the text. One result a shard and block: numbers only, no text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.ledger import balance, same_rows
+from curate.pipeline import (
+    Call,
+    Failure,
+    ParquetFile,
+    added_schema,
+    apply_step,
+    guarded,
+    read_batches,
+    replace_text,
+    rows_written,
+    text_bytes,
+)
+from curate.plan import TaskContext
+from curate.stage import Stage, Step
+from curate.words import with_words
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A step of a source at its place in the list.
+
+    Attributes:
+        name: Name in the recipe, such as `gopher_quality` or `fineweb-2`.
+        step: The settings.
+        stage_key: Key of the step by itself.
+        key: Result key of the block for the shard at hand.
+    """
+
+    name: str
+    step: Step
+    stage_key: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastMeasure:
+    """A measure of the last text revision that serves a whole-corpus phase.
+
+    Attributes:
+        name: dedup or decontaminate.
+        stage: Has `apply(batch)`; the batch has `text` and `word_hashes`.
+        stage_key: Key of the stage.
+        key: Result key for the shard at hand.
+        schema: Columns that it gives.
+        prepare: Called in the worker with (context, stage); returns the function over a batch.
+    """
+
+    name: str
+    stage: Stage
+    stage_key: str
+    key: str
+    schema: pa.Schema
+    prepare: Callable[[TaskContext, Stage, Any], Callable[[pa.RecordBatch], pa.RecordBatch]]
+    argument: Any = None
+
+
+def measure_shard(
+    context: TaskContext, source: str, extracted_key: str, blocks: Sequence[Block], last: Sequence[LastMeasure]
+) -> None:
+    """Write the missing results of a shard: measurements.parquet for each block and each last measure."""
+    extracted = context.entry(extracted_key)
+    path = extracted.path("extracted.parquet")
+    wanted = [block for block in blocks if block.key in context.missing]
+    wanted_last = [(measure, measure.prepare(context, measure.stage, measure.argument)) for measure in last if measure.key in context.missing]
+    until = len(blocks) if wanted_last else max((index + 1 for index, block in enumerate(blocks) if block in wanted), default=0)
+    with contextlib.ExitStack() as stack:
+        files = {}
+        for block in wanted:
+            output = stack.enter_context(context.writing(block.key))
+            files[block.key] = stack.enter_context(ParquetFile(output.path("measurements.parquet"), block_schema(block.step)))
+        for measure, _ in wanted_last:
+            output = stack.enter_context(context.writing(measure.key))
+            schema = pa.schema([pa.field("id", pa.string(), nullable=False), *measure.schema])
+            files[measure.key] = stack.enter_context(ParquetFile(output.path("measurements.parquet"), schema))
+        rows = 0
+        for batch in read_batches(path):
+            ids = batch["id"]
+            rows += batch.num_rows
+            for block in blocks[:until]:
+                if block.key not in context.missing and not block.step.rewrites:
+                    continue
+                result, text, failures = apply_step(block.step, block.name, source, block.stage_key, batch, context)
+                batch = replace_text(batch, text)
+                if block.key in context.missing:
+                    files[block.key].write(_row_batch(block.step, ids, result, text, failures))
+            for measure, function in wanted_last:
+                call = Call(source, measure.name, measure.stage_key, function, measure.schema)
+                result, _ = guarded(call, with_words(batch, ("word_hashes",)), ids.to_pylist(), context)
+                arrays = [ids, *result.columns]
+                files[measure.key].write(pa.RecordBatch.from_arrays(arrays, names=["id", *measure.schema.names]))
+        for key, file in files.items():
+            file.finish()
+            name = next((one.name for one in (*blocks, *last) if one.key == key), "")
+            balance(source, name, "documents", rows, {"measured": rows_written(file.path)})
+        balance(source, "measure", "documents", extracted.counts["extracted"], {"measured": rows})
+
+
+def block_schema(step: Step) -> pa.Schema:
+    """Return the columns of a block's measurement file."""
+    fields = [pa.field("id", pa.string(), nullable=False), *added_schema(step)]
+    if step.rewrites:
+        fields.append(pa.field("text_bytes", pa.int64()))  # UTF-8 bytes of the revision that the step made
+    return pa.schema([*fields, pa.field("failure", pa.string()), pa.field("failure_message", pa.large_string())])
+
+
+def _row_batch(step: Step, ids: pa.Array, result: pa.RecordBatch, text: pa.Array, failures: dict[int, Failure]) -> pa.RecordBatch:
+    arrays = [ids, *result.columns]
+    if step.rewrites:
+        arrays.append(pa.array(text_bytes(text)))
+    failed = [failures.get(row) for row in range(len(ids))]
+    arrays.append(pa.array([one.stage if one else None for one in failed], pa.string()))
+    arrays.append(pa.array([one.message if one else None for one in failed], pa.large_string()))
+    return pa.RecordBatch.from_arrays(arrays, schema=block_schema(step))
+
+
+def last_revision(
+    context: TaskContext,
+    source: str,
+    extracted_key: str,
+    blocks: Sequence[Block],
+    wanted: Collection[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield EXTRACTED batches whose `text` is the last revision, the rewrites applied again.
+
+    Args:
+        context: Of the task.
+        source: Name of the source.
+        extracted_key: Result of extract for the shard.
+        blocks: The steps of the source; only rewrites run.
+        wanted: Ids to yield, or None for all.
+    """
+    rewrites = [block for block in blocks if block.step.rewrites]
+    for batch in read_batches(context.entry(extracted_key).path("extracted.parquet")):
+        if wanted is not None:
+            mask = np.array([name in wanted for name in batch["id"].to_pylist()], bool)
+            if not mask.any():
+                continue
+            batch = batch.filter(pa.array(mask))
+        before = batch["id"].to_pylist()
+        for block in rewrites:
+            _, text, _ = apply_step(block.step, block.name, source, block.stage_key, batch, context)
+            batch = replace_text(batch, text)
+        same_rows(source, "measure", "", before, batch["id"].to_pylist())
+        yield batch
