@@ -1,0 +1,418 @@
+"""The n-grams of benchmark items in one file, and which of them a document holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from curate.decontaminate.items import Item, read_items
+from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, prefix_sums, windows, word_spans
+from curate.decontaminate.settings import Decontaminate
+from curate.document import ROWS_PER_GROUP
+from curate.words import folded_words, hash_word
+
+TEXTS = pa.schema(
+    [
+        pa.field("benchmark", pa.string(), nullable=False),
+        pa.field("item", pa.large_string(), nullable=False),
+        pa.field("field", pa.large_string(), nullable=False),  # dotted path; "a+b" for a question joined to an answer
+        pa.field("text", pa.large_string(), nullable=False),
+        pa.field("words", pa.int32(), nullable=False),
+        pa.field("n", pa.int32(), nullable=False),  # words of its n-grams; 0 if it is not looked for
+        pa.field("status", pa.string(), nullable=False),  # tested, template, numbers, short, no_text
+        pa.field("grams", pa.large_list(pa.uint64()), nullable=False),  # distinct, without template, in text order
+        pa.field("starts", pa.large_list(pa.int32()), nullable=False),  # first word of each
+        pa.field("prefixes", pa.large_list(pa.uint64()), nullable=False),  # n < ngram: hash of each gram's first words
+    ]
+)
+_SHOWN = 200  # characters of a text shown in a summary
+
+
+@dataclass(slots=True)
+class _Text:
+    """A row of TEXTS in the making."""
+
+    item: str
+    field: str
+    text: str
+    words: NDArray[np.uint64]
+    has_letter: NDArray[np.bool_]  # of each word
+    n: int = 0
+    status: str = "tested"
+    grams: NDArray[np.uint64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
+    starts: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def build_index(benchmarks: Sequence[tuple[str, str]], settings: Decontaminate, output: str) -> dict[str, Any]:
+    """Write the index of the benchmarks' n-grams; return its summary.
+
+    Args:
+        benchmarks: Name and local path of each benchmark file; names must differ.
+        settings: `ngram`, `min_ngram` and `max_items` are used.
+        output: Path of the index (Parquet, schema TEXTS).
+
+    Returns:
+        JSON-able: `benchmarks`: name to `items`, `items_tested`, `texts`, `ngrams`, `untested` (item, reason, text of
+        each), `template_ngrams` (number ignored) and `template_phrases` (a sample of them).
+
+    Raises:
+        InputError: A benchmark that cannot be read in whole: file, line, remedy.
+    """
+    if len({name for name, _ in benchmarks}) < len(benchmarks):
+        raise ValueError(f"benchmark names must differ: {', '.join(name for name, _ in benchmarks)}")
+    summary: dict[str, Any] = {}
+    meta = json.dumps({"ngram": settings.ngram, "shortest": settings.shortest})
+    schema = TEXTS.with_metadata({"curate.decontaminate": meta})
+    with pq.ParquetWriter(output, schema, compression="zstd") as writer:
+        for name, path in benchmarks:
+            items = read_items(path)
+            texts = _texts(items, settings)
+            template = _drop_template(texts, len(items), settings)
+            summary[name] = _summary(items, texts, template, settings)
+            table = _table(name, texts, settings).cast(schema)
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+    return {"benchmarks": summary}
+
+
+def _texts(items: list[Item], settings: Decontaminate) -> list[_Text]:
+    """Return the texts of the items, in order; at least one row for each item, so that none is skipped in silence."""
+    memo: dict[str, tuple[int, bool]] = {}
+
+    def make(item: str, name: str, text: str) -> _Text:
+        words = folded_words(text)
+        for word in words:
+            if word not in memo:
+                memo[word] = hash_word(word), any(map(str.isalpha, word))
+        hashes = np.array([memo[word][0] for word in words], np.uint64)
+        return _Text(item, name, text, hashes, np.array([memo[word][1] for word in words], np.bool_))
+
+    texts: list[_Text] = []
+    for item in items:
+        questions = [make(item.id, name, text) for name, text in item.questions]
+        tested = [text for text in questions if len(text.words) >= settings.shortest]
+        for text in tested:
+            _cut(text, len(text.words), settings)
+        if not tested:
+            tested = _joined(item, questions, make, settings)
+        if not tested:
+            whole = make(item.id, "+".join(text.field for text in questions), " ".join(text.text for text in questions))
+            whole.status = "short" if questions else "no_text"
+            tested = [whole]
+        texts += tested
+    return texts
+
+
+def _joined(
+    item: Item, questions: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
+) -> list[_Text]:
+    """Return the item's short question fields as one text, joined to each answer, as far as that is long enough.
+
+    Only n-grams that start inside the question are taken: none lies in the answer alone.
+    """
+    names, question = "+".join(text.field for text in questions), " ".join(text.text for text in questions)
+    num_words = sum(len(text.words) for text in questions)
+    if not num_words:
+        return []
+    joined = [(names, question)]
+    if num_words < settings.shortest:
+        joined = [(f"{names}+{name}", f"{question} {answer}") for name, answer in item.answers]
+    texts = [make(item.id, name, text) for name, text in joined]
+    texts = [text for text in texts if len(text.words) >= settings.shortest]
+    for text in texts:
+        _cut(text, num_words, settings)
+    return texts
+
+
+def _cut(text: _Text, num_starts: int, settings: Decontaminate) -> None:
+    """Fill in the text's distinct n-grams that start in its first `num_starts` words and say something.
+
+    Tables, counters and test data ("1, 2, 3, ...", "0, 0, 0, ...") stand in code and text everywhere: an n-gram counts
+    if it has three distinct words (all, if it has but two) and one of them has a letter.
+    """
+    text.n = min(settings.ngram, len(text.words))
+    grams = ngram_hashes(text.words, text.n)[:num_starts]
+    in_order = np.sort(np.lib.stride_tricks.sliding_window_view(text.words, text.n)[:num_starts], axis=1)
+    num_distinct = 1 + (in_order[:, 1:] != in_order[:, :-1]).sum(axis=1)
+    letters = np.lib.stride_tricks.sliding_window_view(text.has_letter, text.n)[:num_starts].any(axis=1)
+    says = np.flatnonzero(letters & (num_distinct >= min(3, text.n)))
+    _, first = np.unique(grams[says], return_index=True)
+    text.starts = says[np.sort(first)]
+    text.grams = grams[text.starts]
+    if not len(says):
+        text.status, text.n = "numbers", 0
+
+
+def _drop_template(texts: list[_Text], num_items: int, settings: Decontaminate) -> NDArray[np.uint64]:
+    """Take the template n-grams of one benchmark out of its texts; return their hashes, sorted.
+
+    A text that several items share whole (a passage with many questions) counts once, so that it stays content,
+    unless more than half of a benchmark of at least `max_items` items carry it (an instruction in a field of its own).
+    """
+    copies = Counter(text.words.tobytes() for text in texts)
+    limit = min(settings.max_items, max(2, num_items // 2))
+    seen: set[bytes] = set()
+    number: dict[str, int] = {}  # of an item
+    grams: list[NDArray[np.uint64]] = []
+    owners: list[NDArray[np.int64]] = []
+    carried = []
+    for text in texts:
+        key = text.words.tobytes()
+        owner = number.setdefault(text.item, len(number))
+        if key not in seen:
+            seen.add(key)
+            grams.append(text.grams)
+            owners.append(np.full(len(text.grams), owner, np.int64))
+            if copies[key] > num_items / 2 and num_items >= settings.max_items:
+                carried.append(text.grams)
+    gram, by = np.concatenate(grams), np.concatenate(owners)
+    order = np.lexsort((by, gram))
+    gram, by = gram[order], by[order]
+    new = np.ones(len(gram), np.bool_)
+    new[1:] = (gram[1:] != gram[:-1]) | (by[1:] != by[:-1])  # an item counts once
+    values, counts = np.unique(gram[new], return_counts=True)
+    template = np.unique(np.concatenate([values[counts > limit], *carried]))
+    for text in texts:
+        keep = ~np.isin(text.grams, template)
+        if text.status == "tested" and not keep.any():
+            text.status, text.n = "template", 0
+        text.grams, text.starts = text.grams[keep], text.starts[keep]
+    return template
+
+
+def _summary(
+    items: list[Item], texts: list[_Text], template: NDArray[np.uint64], settings: Decontaminate
+) -> dict[str, Any]:
+    tested = {text.item for text in texts if text.status == "tested"}
+    reasons = {
+        "short": f"fewer than {settings.shortest} words, also with an answer",
+        "no_text": "no text but labels and answers",
+        "numbers": "nothing but numbers or repeated words",
+        "template": "nothing but the benchmark's template",
+    }
+    untested = {
+        text.item: {"item": text.item, "reason": reasons[text.status], "text": text.text[:_SHOWN]}
+        for text in texts
+        if text.item not in tested
+    }
+    phrases: Counter[str] = Counter()
+    if len(template):
+        for text in texts:
+            grams = ngram_hashes(text.words, settings.ngram)
+            phrases.update(phrases_at(text.text, np.flatnonzero(np.isin(grams, template)), settings.ngram))
+    return {
+        "items": len(items),
+        "items_tested": len(tested),
+        "texts": sum(text.status == "tested" for text in texts),
+        "ngrams": len(np.unique(np.concatenate([text.grams for text in texts]))),
+        "untested": list(untested.values()),
+        "template_ngrams": len(template),
+        "template_phrases": [
+            {"text": phrase[:_SHOWN], "items": count}
+            for phrase, count in sorted(phrases.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
+        ],
+    }
+
+
+def phrases_at(text: str, starts: NDArray[np.int64], n: int) -> list[str]:
+    """Return the stretches of `text` that the n-grams starting at these words (sorted) cover."""
+    if not len(starts):
+        return []
+    spans = word_spans(text)
+    data = text.encode()
+    return [data[spans[first, 0] : spans[end - 1, 1]].decode() for first, end in merged(starts, starts + n).tolist()]
+
+
+def merged(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Merge overlapping or touching intervals, sorted by start; shape (runs, 2)."""
+    if not len(starts):
+        return np.zeros((0, 2), np.int64)
+    reach = np.maximum.accumulate(ends)
+    heads = np.concatenate([[True], starts[1:] > reach[:-1]])
+    tails = np.concatenate([heads[1:], [True]])
+    return np.stack([starts[heads], reach[tails]], axis=1)
+
+
+def _table(benchmark: str, texts: list[_Text], settings: Decontaminate) -> pa.Table:
+    prefixes = [
+        at_positions(text.words, text.starts, settings.shortest)
+        if text.status == "tested" and text.n < settings.ngram
+        else np.zeros(0, np.uint64)
+        for text in texts
+    ]
+    columns = [
+        pa.array([benchmark] * len(texts), pa.string()),
+        pa.array([text.item for text in texts], pa.large_string()),
+        pa.array([text.field for text in texts], pa.large_string()),
+        pa.array([text.text for text in texts], pa.large_string()),
+        pa.array([len(text.words) for text in texts], pa.int32()),
+        pa.array([text.n for text in texts], pa.int32()),
+        pa.array([text.status for text in texts], pa.string()),
+        lists([text.grams for text in texts], pa.uint64()),
+        lists([text.starts for text in texts], pa.int32()),
+        lists(prefixes, pa.uint64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=TEXTS)
+
+
+def lists(rows: Sequence[NDArray[Any]], kind: pa.DataType) -> pa.LargeListArray:
+    """Return one large_list row for each array."""
+    ends = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=ends[1:])
+    values = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(values).cast(kind))
+
+
+def list_column(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the values and the row offsets (rows + 1) of a large_list column; null rows are empty, slices allowed."""
+    if column.null_count:
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    else:
+        offsets = column.offsets.to_numpy()
+        offsets = offsets - offsets[0]
+    return column.flatten().to_numpy(zero_copy_only=False), offsets
+
+
+class Index:
+    """An index in memory: sorted n-gram hashes, and which texts hold them.
+
+    Attributes:
+        settings_used: `ngram` and `shortest` that it was built with.
+        texts: Rows of TEXTS.
+        hashes: Distinct hashes of all texts, sorted, shape (H,).
+        lengths: Words of each n-gram, shape (H,).
+        owners: Text numbers, grouped by hash; those of hash h are `owners[bounds[h] : bounds[h + 1]]`.
+        starts: For each owner the word of its text at which the n-gram starts.
+    """
+
+    def __init__(self, texts: pa.Table) -> None:
+        meta: dict[str, int] = json.loads(texts.schema.metadata[b"curate.decontaminate"])
+        self.ngram, self.shortest = meta["ngram"], meta["shortest"]
+        self.texts = texts
+        grams, offsets = list_column(texts["grams"].combine_chunks())
+        starts, _ = list_column(texts["starts"].combine_chunks())
+        owners = np.repeat(np.arange(texts.num_rows), np.diff(offsets))
+        order = np.argsort(grams, kind="stable")
+        self.hashes, first = np.unique(grams[order], return_index=True)
+        self.bounds = np.append(first, len(grams))
+        self.owners, self.starts = owners[order], starts[order]
+        self._grams, self._grams_at = np.searchsorted(self.hashes, grams), offsets
+        self.lengths = texts["n"].to_numpy()[self.owners[first]].astype(np.int64)
+        self.short_lengths: list[int] = sorted({int(n) for n in self.lengths} - {self.ngram})
+        prefixes, _ = list_column(texts["prefixes"].combine_chunks())
+        self.prefixes = np.unique(prefixes)
+        self._filter = _Filter(self.hashes[self.lengths == self.ngram])
+        self._prefix_filter = _Filter(self.prefixes)
+
+    @classmethod
+    def load(cls, path: str) -> Index:
+        """Read an index that `build_index` wrote."""
+        return cls(pq.read_table(path))
+
+    def find(
+        self, words: NDArray[np.uint64], offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the index's n-grams in documents.
+
+        Args:
+            words: Word hashes of all documents, one after another.
+            offsets: Where each document's words start, and the end of the last; shape (documents + 1,).
+
+        Returns:
+            Word position and number of the n-gram in `hashes` of each hit, sorted by position.
+        """
+        positions: list[NDArray[np.int64]] = []
+        numbers: list[NDArray[np.int64]] = []
+        longest = max(self.ngram, self.shortest)
+        for at in range(0, len(words), BLOCK):
+            sums = prefix_sums(words[at : at + BLOCK + longest - 1])
+            for where, number in self._find_in_block(
+                words, sums[: BLOCK + self.ngram], sums[: BLOCK + self.shortest], at
+            ):
+                rows = np.searchsorted(offsets, where, side="right") - 1
+                inside = where + self.lengths[number] <= offsets[rows + 1]  # none reaches into the next document
+                positions.append(where[inside])
+                numbers.append(number[inside])
+        if not positions:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        place, hit = np.concatenate(positions), np.concatenate(numbers)
+        order = np.lexsort((hit, place))
+        return place[order], hit[order]
+
+    def _find_in_block(
+        self, words: NDArray[np.uint64], sums: NDArray[np.uint64], short_sums: NDArray[np.uint64], at: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield candidates (position, n-gram number); some may reach over a document's end."""
+        values = windows(sums, self.ngram)
+        where = np.flatnonzero(self._filter.may_hold(values))
+        yield self._exact(where + at, values[where], self.ngram)
+        if not self.short_lengths:
+            return
+        values = windows(short_sums, self.shortest)  # one pass for all lengths: a short n-gram shows by its first words
+        where = np.flatnonzero(self._prefix_filter.may_hold(values))
+        where = where[np.isin(values[where], self.prefixes)] + at
+        for n in self.short_lengths:
+            fits = where[where + n <= len(words)]
+            yield self._exact(fits, at_positions(words, fits, n), n)
+
+    def _exact(
+        self, where: NDArray[np.int64], values: NDArray[np.uint64], n: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        number = np.searchsorted(self.hashes, values)
+        number[number == len(self.hashes)] = 0
+        found = (self.hashes[number] == values) & (self.lengths[number] == n) if len(self.hashes) else number < 0
+        return where[found], number[found]
+
+    def grams_of(self, text: int) -> NDArray[np.int64]:
+        """Return the places in `hashes` of a text's n-grams, in text order."""
+        return self._grams[self._grams_at[text] : self._grams_at[text + 1]]
+
+    def numbers(self, matches: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the place in `hashes` of each hash.
+
+        Raises:
+            ValueError: A hash that the index does not hold: the column was measured with another index.
+        """
+        number = np.searchsorted(self.hashes, matches)
+        if len(matches) and (number.max() == len(self.hashes) or (self.hashes[number] != matches).any()):
+            raise ValueError("column 'matches' holds n-grams that the benchmark index does not: measure again.")
+        return number
+
+
+class _Filter:
+    """One bit of each hash's address, kept as a byte: says no for nine in ten hashes that are not in the set."""
+
+    def __init__(self, hashes: NDArray[np.uint64]) -> None:
+        self.shift = np.uint64(64 - min(26, max(10, (16 * len(hashes)).bit_length())))
+        self.table = np.zeros(1 << int(64 - self.shift), np.bool_)
+        self.table[hashes >> self.shift] = True
+
+    def may_hold(self, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        held: NDArray[np.bool_] = self.table[values >> self.shift]
+        return held
+
+
+def overlaps(batch: pa.RecordBatch, index: Index) -> pa.RecordBatch:
+    """Return column `matches` (large_list<uint64>): the distinct index n-grams in each document, sorted.
+
+    Args:
+        batch: Has the transient column `word_hashes`; the answer for a row depends on that row alone.
+        index: The loaded index.
+    """
+    words, offsets = list_column(batch["word_hashes"])
+    place, number = index.find(words, offsets)
+    rows = np.searchsorted(offsets, place, side="right") - 1
+    pairs = np.unique(rows * max(1, len(index.hashes)) + number)
+    rows, number = np.divmod(pairs, max(1, len(index.hashes)))
+    ends = np.searchsorted(rows, np.arange(batch.num_rows + 1))
+    matches = pa.LargeListArray.from_arrays(pa.array(ends.astype(np.int64)), pa.array(index.hashes[number]))
+    return pa.RecordBatch.from_arrays([matches], names=["matches"])

@@ -1,0 +1,213 @@
+"""Benchmark files to items: which fields of an item are looked for, and which never are.
+
+A field's role comes from the names on its path (lower case, anything but letters and digits as one underscore):
+
+- A label (`LABELS`: ids, numbers, categories, links, gold labels) is not text of the item.
+- An answer (`ANSWERS`, any name with the word "answer", lettered or numbered options) is never looked for alone: a
+  document that holds only an answer is no leak. Choices are answers: the right one is among them.
+- Every other string, however nested, is question text and looked for by itself.
+
+Names cover the schemas of lm-evaluation-harness, llm-foundry, HELM and the original releases of common benchmarks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from curate.errors import InputError
+
+IDS = (
+    "id",
+    "task_id",
+    "question_id",
+    "qid",
+    "item_id",
+    "doc_id",
+    "example_id",
+    "uid",
+    "guid",
+    "uuid",
+    "idx",
+    "index",
+    "ind",
+)
+# fmt: off
+LABELS = frozenset({
+    *IDS, "number", "native_id", "source_id", "passage_id", "context_id", "pid", "sha", "hash", "key", "url", "link",
+    "source", "split", "dataset", "subset", "config", "type", "category", "subject", "subjects", "topic", "area",
+    "domain", "exam", "year", "date", "author", "license", "difficulty", "level", "grade", "language", "lang", "title",
+    "label", "labels", "gold", "gold_label", "gold_labels", "class", "entailment", "similarity", "score", "tags",
+    "metadata", "entry_point", "activity_label", "alternatives_type", "answer_type", "associated_images",
+})
+ANSWERS = frozenset({
+    "gold_text", "choices", "choice", "options", "option", "alternatives", "endings", "candidates", "distractors",
+    "target", "targets", "solution", "solutions", "canonical_solution", "completion", "completions", "continuation",
+    "continuations", "output", "outputs", "response", "responses", "reference", "references", "explanation",
+    "rationale", "rationales", "proof", "mc1_targets", "mc2_targets", "support", "final", "hint",
+})
+# fmt: on
+_LETTERED = re.compile(r"(?:option|choice|ending|sol|op|ans|answer|alternative|distractor)?_?[a-e0-9]")
+_NOT_NAME = re.compile(r"[\W_]+")
+_LEADING_LABEL = re.compile(r"\s*([^\W\d_]{1,20})\s*:(?=\s)")
+_TRAILING_LABEL = re.compile(r"(?<=\s)([^\W\d_]{1,20})\s*:\s*$")
+_MIN_LABELLED = 10  # items that must carry the same label before it counts as the benchmark's form
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One benchmark item.
+
+    Attributes:
+        id: Its id-like field (`IDS`, first that is there), else its line or row number, 1-based.
+        line: Line or row number, 1-based.
+        questions: Field path and text of what is looked for.
+        answers: Field path and text of what is looked for only behind a question.
+    """
+
+    id: str
+    line: int
+    questions: tuple[tuple[str, str], ...]
+    answers: tuple[tuple[str, str], ...]
+
+
+def read_items(path: str) -> list[Item]:
+    """Return the items of a benchmark file in order.
+
+    Labels that the benchmark's own form puts around a field ("Question: ...", "... Answer:") are taken off when at
+    least half of the items carry them: a leak seldom does, and one more word hides an item shorter than an n-gram.
+
+    Raises:
+        InputError: A file that cannot be read, a line that is no JSON object, or a file without an item.
+    """
+    items: list[Item] = []
+    seen: set[str] = set()
+    for line, record in _records(path):
+        roles = list(_strings(record, "", "question"))
+        name = next(
+            (str(record[key]) for key in IDS if isinstance(record.get(key), str | int) and record[key] != ""), ""
+        )
+        name = name or str(line)
+        if name in seen:
+            name = f"{name} (line {line})"
+        seen.add(name)
+        questions = tuple((field, text) for role, field, text in roles if role == "question")
+        answers = tuple((field, text) for role, field, text in roles if role == "answer")
+        items.append(Item(name, line, questions, answers))
+    if not items:
+        raise InputError(path, "holds no benchmark item.", "Take it out of decontaminate.benchmarks, or mend the file.")
+    return _without_labels(items)
+
+
+def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (1-based line or row, record) of a JSON Lines or Parquet file."""
+    remedy = "Mend or remove that line: a benchmark that is read in part would let leaks through."
+    with Path(path).open("rb") as file:
+        if file.read(4) == b"PAR1":
+            yield from _parquet_rows(path)
+            return
+        file.seek(0)
+        lines, line = _decompressed(file), 0
+        while True:
+            try:
+                data = lines.readline()
+            except (OSError, EOFError, zlib.error) as error:
+                raise InputError(
+                    path, f"line {line + 1} cannot be decompressed ({error}).", "Fetch it again."
+                ) from error
+            if not data:
+                return
+            line += 1
+            if line == 1:
+                data = data.removeprefix(b"\xef\xbb\xbf")
+            if not data.strip():
+                continue
+            try:
+                record = json.loads(data)
+            except (ValueError, RecursionError) as error:
+                raise InputError(path, f"line {line} is no JSON ({error}).", remedy) from error
+            if not isinstance(record, dict):
+                raise InputError(path, f"line {line} is no JSON object but {type(record).__name__}.", remedy)
+            yield line, record
+
+
+def _decompressed(file: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """Return the plain bytes of `file`, told by its first bytes: names lie."""
+    magic = file.read(4)
+    file.seek(0)
+    if magic.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=file)
+    if magic == _ZSTD:
+        import zstandard
+
+        try:
+            # one frame after another is one stream; the reader ends a line with the stream
+            return io.BytesIO(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read())
+        except zstandard.ZstdError as error:
+            raise OSError(str(error)) from error
+    return file
+
+
+def _parquet_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = 0
+    try:
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=1000):
+                for record in batch.to_pylist():
+                    row += 1
+                    yield row, record
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(path, f"row {row + 1} cannot be read ({error}).", "Fetch the file again.") from error
+
+
+def _strings(value: Any, field: str, role: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (role, field path, text) of the strings below `value`, in the file's order."""
+    if isinstance(value, str):
+        if value.strip():
+            yield role, field, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            name = _NOT_NAME.sub("_", str(key).casefold()).strip("_")
+            if name in LABELS:
+                continue
+            is_answer = name in ANSWERS or _LETTERED.fullmatch(name) or {"answer", "answers"} & set(name.split("_"))
+            yield from _strings(part, f"{field}.{key}" if field else str(key), "answer" if is_answer else role)
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _strings(part, f"{field}.{number}", role)
+
+
+def _without_labels(items: list[Item]) -> list[Item]:
+    counts: Counter[tuple[re.Pattern[str], str, str]] = Counter()
+    for item in items:
+        for field, text in item.questions:
+            for pattern in (_LEADING_LABEL, _TRAILING_LABEL):
+                if match := pattern.search(text) if pattern is _TRAILING_LABEL else pattern.match(text):
+                    counts[pattern, field, match[1]] += 1
+    form = {key for key, count in counts.items() if count >= max(_MIN_LABELLED, len(items) / 2)}
+    if not form:
+        return items
+
+    def strip(field: str, text: str) -> str:
+        if (match := _LEADING_LABEL.match(text)) and (_LEADING_LABEL, field, match[1]) in form:
+            text = text[match.end() :]
+        if (match := _TRAILING_LABEL.search(text)) and (_TRAILING_LABEL, field, match[1]) in form:
+            text = text[: match.start()]
+        return text.strip()
+
+    return [
+        Item(item.id, item.line, tuple((field, strip(field, text)) for field, text in item.questions), item.answers)
+        for item in items
+    ]
