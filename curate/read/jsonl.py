@@ -105,7 +105,9 @@ class Jsonl(Source):
             if values[column] is not None or record.get(key, 0) is None:
                 del record[key]
         if not isinstance(body, str):
-            found = f"field '{field}' is missing" if body is None else f"field '{field}' holds a JSON {_json_type(body)}"
+            found = (
+                f"field '{field}' is missing" if body is None else f"field '{field}' holds a JSON {_json_type(body)}"
+            )
             detail = f"{place}: {found}, a string was expected. Name the right field, or accept the loss"
             rows.add(offset, **values, rule="read.no_text", detail=detail)
             return
