@@ -1,0 +1,263 @@
+"""Collect: the curated corpus. Rewrites applied again, later phases' cuts and `at: collect` steps applied, all removals merged."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.document import CURATED, DECISION, EDITS, REMOVED, REMOVED_EARLY
+from curate.ledger import SourceLedger, Tally, add, balance
+from curate.phases.measure import Block
+from curate.pipeline import (
+    ParquetFile,
+    apply_step,
+    read_batches,
+    read_removed,
+    removal,
+    replace_text,
+    rows_written,
+    text_bytes,
+)
+from curate.plan import TaskContext
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What collect needs of one shard.
+
+    Attributes:
+        source: Name of the source.
+        extracted: Result key of extract.
+        decided: Result keys that hold removed.parquet, in phase order (decide, decontaminate).
+        edits: Result key that holds edits.parquet, or None.
+        choice: Result key of choose, or None.
+        first: Document number of the shard's first document.
+        blocks: Steps up to the last revision.
+        finals: Steps marked `at: collect`.
+        language: Result key of the last block that measures `language`, or None.
+    """
+
+    source: str
+    extracted: str
+    decided: tuple[str, ...]
+    edits: str | None
+    choice: str | None
+    first: int
+    blocks: tuple[Block, ...]
+    finals: tuple[Block, ...]
+    language: str | None
+
+
+def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
+    """Write documents.parquet (CURATED), decisions.parquet (DECISION), edits.parquet (EDITS) and the shard's ledger."""
+    early = context.entry(settings.extracted)
+    ledger = SourceLedger(
+        read=early.counts["read"],
+        bytes_read=early.counts["bytes_read"],
+        bytes_payload=early.counts["payload"],
+        skipped=dict(early.counts["skipped"]),
+    )
+    removed = read_removed(context.entry(one).path("removed.parquet") for one in settings.decided)
+    choices = _choices(context, settings, early.counts["extracted"])
+    cuts = _cuts(context, settings)
+    measured: Counter[str] = Counter()
+    with context.writing(key) as output:
+        paths = {name: output.path(f"{name}.parquet") for name in ("documents", "decisions", "edits")}
+        with (
+            ParquetFile(paths["documents"], CURATED) as documents,
+            ParquetFile(paths["decisions"], DECISION) as decisions,
+            ParquetFile(paths["edits"], EDITS) as edits,
+        ):
+            rows = _merged(
+                _decide(context, settings, removed, choices, cuts, ledger, documents, edits, measured),
+                _early(context, settings, ledger),
+            )
+            pending: list[dict[str, Any]] = []
+            for row in rows:
+                pending.append(row)
+                if len(pending) == 1000:
+                    decisions.write_rows(pending)
+                    pending = []
+            decisions.write_rows(pending)
+        kept = rows_written(paths["documents"])
+        _check(context, settings, ledger, paths)
+        output.counts |= {
+            "ledger": ledger.as_json(),
+            "documents": kept,
+            "measured": dict(sorted(measured.items())),
+        }
+
+
+def _choices(context: TaskContext, settings: Collected, documents: int) -> dict[str, dict[str, Any]]:
+    """Return id -> what choose says about it; a document without an entry is kept for training, alone."""
+    if settings.choice is None:
+        return {}
+    path = context.entry(settings.choice).path("choice.parquet")
+    last = settings.first + documents
+    table = pq.read_table(path, filters=[("doc", ">=", settings.first), ("doc", "<", last)])
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def _cuts(context: TaskContext, settings: Collected) -> dict[str, list[dict[str, Any]]]:
+    cuts: dict[str, list[dict[str, Any]]] = {}
+    if settings.edits is not None:
+        for row in pq.read_table(context.entry(settings.edits).path("edits.parquet"), schema=EDITS).to_pylist():
+            cuts.setdefault(row["id"], []).append(row)
+    return cuts
+
+
+def cut_spans(text: str, spans: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text without the given byte spans (UTF-8 offsets; they may touch or overlap)."""
+    data = text.encode()
+    kept, position = [], 0
+    for span in sorted(spans, key=lambda one: (one["start"], one["end"])):
+        kept.append(data[position : max(position, span["start"])])
+        position = max(position, span["end"])
+    kept.append(data[position:])
+    return b"".join(kept).decode()
+
+
+def _decide(
+    context: TaskContext,
+    settings: Collected,
+    removed: Mapping[str, dict[str, Any]],
+    choices: Mapping[str, dict[str, Any]],
+    cuts: Mapping[str, list[dict[str, Any]]],
+    ledger: SourceLedger,
+    documents: ParquetFile,
+    edits: ParquetFile,
+    measured: Counter[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield one decision for each extracted document, in file order, and write the kept ones."""
+    languages = _languages(context, settings)
+    for batch in read_batches(context.entry(settings.extracted).path("extracted.parquet")):
+        ids = batch["id"].to_pylist()
+        sizes = text_bytes(batch["text"])
+        gone = {name: removed[name] for name in ids if name in removed}
+        for name in ids:
+            choice = choices.get(name)
+            if choice is not None and choice["removed"]:
+                row = removal(
+                    name, choice["stage"], choice["rule"], kept_id=choice["kept_id"], similarity=choice["similarity"],
+                    threshold=choice.get("threshold"), value=choice["similarity"],
+                )  # fmt: skip
+                if name in gone:
+                    gone[name]["also_fired"] = [*gone[name]["also_fired"], row["rule"]]
+                else:
+                    gone[name] = row
+        final = _final_text(context, settings, batch, gone, cuts, measured)
+        keep = [row for row, name in enumerate(ids) if name not in gone]
+        kept = final.take(pa.array(keep, pa.int64()))
+        documents.write(_curated(kept, [choices.get(ids[row]) for row in keep], languages, settings.source))
+        edits.write_rows([cut for row in keep for cut in cuts.get(ids[row], ())])
+        after = text_bytes(kept["text"])
+        ledger.kept += len(keep)
+        ledger.bytes_kept += int(after.sum())
+        ledger.bytes_cut += int(sizes[keep].sum() - after.sum())
+        place = zip(batch["url"].to_pylist(), batch["path"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+        for row, (name, (url, path, offset)) in enumerate(zip(ids, place, strict=True)):
+            record = gone.get(name)
+            if record is not None:
+                add(ledger.removed, record["stage"], record["rule"], 1)
+                add(ledger.bytes_removed, record["stage"], record["rule"], int(sizes[row]))
+            yield _decision(name, record, url, path, offset)
+
+
+def _final_text(
+    context: TaskContext,
+    settings: Collected,
+    batch: pa.RecordBatch,
+    gone: dict[str, dict[str, Any]],
+    cuts: Mapping[str, list[dict[str, Any]]],
+    measured: Counter[str],
+) -> pa.RecordBatch:
+    """Return the batch with the final text of each kept document; a document that a final step fails on goes."""
+    ids = batch["id"].to_pylist()
+    alive = [row for row, name in enumerate(ids) if name not in gone]
+    some = batch.take(pa.array(alive, pa.int64()))
+    for block in settings.blocks:
+        if block.step.rewrites:
+            some = replace_text(some, apply_step(block.step, block.name, settings.source, block.stage_key, some, context)[1])
+    names = some["id"].to_pylist()
+    if any(name in cuts for name in names):
+        texts = [
+            cut_spans(text, cuts[name]) if name in cuts else text
+            for name, text in zip(names, some["text"].to_pylist(), strict=True)
+        ]
+        some = replace_text(some, pa.array(texts, pa.large_string()))
+    for block in settings.finals:
+        result, text, failures = apply_step(block.step, block.name, settings.source, block.stage_key, some, context)
+        some = replace_text(some, text)
+        for row, failure in failures.items():
+            stage = "quarantine" if failure.stage == "quarantine" else "filter"
+            rule = f"quarantine.{block.name}" if stage == "quarantine" else f"{block.name}.error"
+            gone[names[row]] = removal(names[row], stage, rule, value=failure.message)
+        for column in result.schema.names:
+            if pa.types.is_integer(result.schema.field(column).type):
+                measured[f"{block.name}.{column}"] += sum(value or 0 for value in result[column].to_pylist())
+    texts = batch["text"].to_pylist()
+    for row, text in zip(alive, some["text"].to_pylist(), strict=True):
+        texts[row] = text
+    return replace_text(batch, pa.array(texts, pa.large_string()))
+
+
+def _languages(context: TaskContext, settings: Collected) -> Mapping[str, str]:
+    if settings.language is None:
+        return {}
+    table = pq.read_table(context.entry(settings.language).path("measurements.parquet"), columns=["id", "language"])
+    return dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
+
+
+def _curated(
+    kept: pa.RecordBatch, choices: Sequence[Mapping[str, Any] | None], languages: Mapping[str, str], source: str
+) -> pa.RecordBatch:
+    declared = kept["language"].to_pylist()
+    columns = {
+        "language": pa.array([languages.get(name) or own for name, own in zip(kept["id"].to_pylist(), declared, strict=True)], pa.string()),
+        "split": pa.array([choice["split"] if choice else "train" for choice in choices], pa.string()),
+        "cluster_size": pa.array([choice["cluster_size"] if choice else 1 for choice in choices], pa.int32()),
+        "source": pa.array([source] * kept.num_rows, pa.string()),
+    }
+    return pa.RecordBatch.from_arrays([columns.get(name, kept[name] if name in kept.schema.names else None) for name in CURATED.names], schema=CURATED)
+
+
+def _early(context: TaskContext, settings: Collected, ledger: SourceLedger) -> Iterator[dict[str, Any]]:
+    """Yield the decisions of records that never had a text, in file order."""
+    path = context.entry(settings.extracted).path("removed.parquet")
+    for row in pq.read_table(path, schema=REMOVED_EARLY).to_pylist():
+        add(ledger.removed, row["stage"], row["rule"], 1)
+        add(ledger.bytes_removed, row["stage"], row["rule"], 0)
+        yield _decision(row["id"], row, row["url"], row["path"], row["offset"])
+
+
+def _decision(document: str, record: Mapping[str, Any] | None, url: str | None, path: str, offset: int) -> dict[str, Any]:
+    empty: dict[str, Any] = dict.fromkeys(REMOVED.names)
+    chosen = {name: record[name] for name in REMOVED.names} if record is not None else empty | {"also_fired": []}
+    return chosen | {"id": document, "kept": record is None, "url": url, "path": path, "offset": offset}
+
+
+def _merged(one: Iterator[dict[str, Any]], other: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Merge two streams in file order: files of a shard come sorted by path, records by offset."""
+    return heapq.merge(one, other, key=lambda row: (row["path"], row["offset"]))
+
+
+def _check(context: TaskContext, settings: Collected, ledger: SourceLedger, paths: Mapping[str, Any]) -> None:
+    """Compare the ledger with the files that were really written."""
+    ledger.check(settings.source, "collect")
+    table = pq.read_table(paths["decisions"], columns=["kept"])
+    kept = int(np.asarray(table["kept"].to_numpy(zero_copy_only=False), bool).sum())
+    parts: Tally = {"written": {"kept": rows_written(paths["documents"]), "removed": table.num_rows - kept}}
+    balance(settings.source, "collect", "documents", ledger.read, parts["written"])
+    balance(settings.source, "collect", "documents", ledger.kept, {"kept": parts["written"]["kept"]})
+    size = 0
+    for batch in read_batches(paths["documents"], ["text"]):
+        size += int(text_bytes(batch["text"]).sum())
+    balance(settings.source, "collect", "bytes", ledger.bytes_kept, {"written": size})
+    del context

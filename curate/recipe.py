@@ -1,0 +1,614 @@
+"""A recipe: YAML to frozen typed objects, by one visible dictionary of names. What cannot work is refused, all at once.
+
+This is the one file that knows all families. It loads none of their heavy libraries.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from curate.decontaminate.settings import Decontaminate
+from curate.dedup.settings import Dedup, Validation
+from curate.errors import Problem, RecipeError, UsageError
+from curate.extract.html import Resiliparse, Trafilatura
+from curate.extract.repair import Ftfy
+from curate.filter.c4 import C4Lines
+from curate.filter.code import Code
+from curate.filter.fineweb import FineWeb
+from curate.filter.gopher import GopherQuality, GopherRepetition
+from curate.filter.language import Language
+from curate.gate import Gate
+from curate.inputs import expand_variables
+from curate.mix import Mixture
+from curate.plugin import load_module, module_name
+from curate.read.files import Files
+from curate.read.jsonl import Jsonl
+from curate.read.parquet import Parquet
+from curate.read.warc import Warc
+from curate.rewrite.pii import Pii
+from curate.stage import Extractor, Rule, Settings, Source, Stage, Step
+from curate.tokens.tokenizer import TokenizerSettings
+from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
+
+READERS: Mapping[str, type[Source]] = {"warc": Warc, "jsonl": Jsonl, "parquet": Parquet, "files": Files}
+EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
+REPAIRS: Mapping[str, type[Stage]] = {"ftfy": Ftfy}
+STEPS: Mapping[str, type[Step]] = {
+    "language": Language,
+    "gopher_quality": GopherQuality,
+    "gopher_repetition": GopherRepetition,
+    "c4_lines": C4Lines,
+    "fineweb": FineWeb,
+    "code": Code,
+    "pii": Pii,
+}
+PRESETS = ("demo-1m", "15m", "30m", "60m", "150m", "400m", "1b")
+
+_NOT_BUILT = {
+    ("extract", "auto"): "the trained block model `auto` is not built yet; write trafilatura or resiliparse",
+    ("extract", "justext"): "justext is not built yet; write trafilatura or resiliparse",
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
+_BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
+_SQL_WORDS = frozenset(
+    "and or not in is null like ilike rlike regexp between case when then else end cast as true false div interval distinct "
+    "int integer bigint smallint double float real varchar text string boolean date timestamp".split()
+)
+
+
+class Train(Settings):
+    """The ablation training runs.
+
+    Attributes:
+        preset: Size of the model with its learning rate and batch size.
+        seeds: One run for each; a seed sets the initial weights.
+        overrides: Settings of the preset to replace, such as {lr: 1e-3}; the trainer's help lists them.
+    """
+
+    preset: Literal["demo-1m", "15m", "30m", "60m", "150m", "400m", "1b"] = "demo-1m"
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    overrides: Mapping[str, bool | int | float | str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StepBlock:
+    """A step under its name in the recipe; `expression` is set for `where`."""
+
+    name: str
+    kind: str
+    step: Step | None
+    expression: str | None = None
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the block's rules."""
+        if self.expression is not None:
+            return (Rule(f"{self.name}.expression", expression=self.expression),)
+        assert self.step is not None
+        return self.step.rules(self.name)
+
+    def measured(self) -> tuple[str, ...]:
+        """Return the columns that the block measures."""
+        return tuple(self.step.adds) if self.step is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecipe:
+    """One source."""
+
+    name: str
+    kind: str
+    paths: tuple[str, ...]  # as written, variables unexpanded
+    reader: Source
+    gate: Gate
+    extractor: Extractor | None
+    extractor_kind: str | None
+    repair: Stage | None
+    repair_kind: str | None
+    steps: tuple[StepBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe that passed every check.
+
+    Attributes:
+        base: Folder against which relative paths are taken: that of the recipe file.
+        modules: Plug-in modules, name to file; only with `allow_code`.
+    """
+
+    name: str
+    seed: int
+    max_errors: int
+    sources: tuple[SourceRecipe, ...]
+    dedup: Dedup | None
+    decontaminate: Decontaminate | None
+    tokenizer: TokenizerSettings | None
+    validation: Validation | None
+    mixture: Mixture | None
+    train: Train | None
+    base: Path
+    modules: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, name: str) -> SourceRecipe:
+        """Return a source by name."""
+        return next(source for source in self.sources if source.name == name)
+
+    def as_yaml(self) -> str:
+        """Return the resolved recipe: `extends` and `--set` applied, defaults filled in; loads back to an equal recipe."""
+        head = (
+            "# The resolved recipe: extends and --set applied, defaults filled in.\n"
+            "# Relative paths start at the folder of the recipe that was run.\n"
+        )
+        return head + dump(self.as_values())
+
+    def as_values(self) -> dict[str, Any]:
+        """Return the resolved recipe as plain values."""
+        values: dict[str, Any] = {"name": self.name, "seed": self.seed, "max_errors": self.max_errors, "sources": {}}
+        for source in self.sources:
+            block: dict[str, Any] = {
+                "read": {"kind": source.kind, "paths": list(source.paths), **_plain(source.reader)},
+                "gate": _plain(source.gate),
+            }
+            if source.extractor is not None:
+                block["extract"] = {"kind": source.extractor_kind, **_plain(source.extractor)}
+            if source.repair is not None:
+                block["repair"] = {"kind": source.repair_kind, **_plain(source.repair)}
+            block["steps"] = [_step_values(step) for step in source.steps]
+            values["sources"][source.name] = block
+        for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train"):
+            section = getattr(self, name)
+            if section is not None:
+                values[name] = _plain(section)
+        return values
+
+
+def _plain(settings: BaseModel) -> dict[str, Any]:
+    """Return settings as the recipe writes them: what is off or absent is left out only where that is its default."""
+    values: dict[str, Any] = {}
+    for name, info in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is None:
+            if info.default is not None:
+                values[name] = "off"
+            continue
+        values[name] = _plain_value(value)
+    return values
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [_plain_value(item) for item in value]
+    return value
+
+
+def _step_values(block: StepBlock) -> dict[str, Any]:
+    if block.expression is not None:
+        inside: Any = block.expression
+        return {block.kind: {"expression": inside, "name": block.name}} if block.name != block.kind else {block.kind: inside}
+    assert block.step is not None
+    inside = _plain(block.step)
+    if block.name != block.kind:
+        inside["name"] = block.name
+    return {block.kind: inside}
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Recipe:
+    """Read and check a recipe.
+
+    Args:
+        path: The YAML file.
+        sets: Overrides such as `dedup.minhash.verify=0.8`.
+        allow_code: Whether steps named `module:Class` may be imported from the recipe's folder.
+
+    Raises:
+        RecipeError: With all problems at once: file, line, key, and what would be right.
+    """
+    path = Path(path)
+    tree = _read_extended(path, ())
+    for assignment in sets:
+        override(tree, assignment)
+    if tree.problems:
+        raise RecipeError(tuple(tree.problems))
+    return _Loader(tree, path, allow_code).recipe()
+
+
+def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
+    tree = read(path, str(path))
+    if not isinstance(tree.value, Mapping):
+        if not tree.problems:
+            tree.problems.append(Problem("", "a recipe is a mapping of keys such as name, sources, dedup.", 1, str(path)))
+        tree.value = {}
+        return tree
+    base = tree.value.get("extends")
+    if base is None:
+        return tree
+    place, line = tree.place(("extends",))
+    tree.value = {name: value for name, value in tree.value.items() if name != "extends"}
+    if not isinstance(base, str):
+        tree.problems.append(Problem("extends", f"must be the path of one recipe; got {base!r}.", line, place))
+        return tree
+    target = path.parent / base
+    if target.resolve() in {*(one.resolve() for one in chain), path.resolve()}:
+        tree.problems.append(Problem("extends", f"{base} extends this recipe in turn: a circle.", line, place))
+        return tree
+    if not target.is_file():
+        tree.problems.append(Problem("extends", f"{target} does not exist. The path is relative to this recipe.", line, place))
+        return tree
+    return merge(_read_extended(target, (*chain, path)), tree)
+
+
+class _Loader:
+    """Builds the typed recipe, collecting every problem on the way."""
+
+    def __init__(self, tree: Tree, path: Path, allow_code: bool) -> None:
+        self.tree = tree
+        self.path = path
+        self.allow_code = allow_code
+        self.problems: list[Problem] = []
+        self.modules: dict[str, str] = {}
+
+    def problem(self, key: Key, message: str) -> None:
+        place, line = self.tree.place(key)
+        self.problems.append(Problem(dotted(key), message, line, place))
+
+    def recipe(self) -> Recipe:
+        values: dict[str, Any] = dict(self.tree.value)
+        known = ("name", "seed", "max_errors", "sources", "dedup", "decontaminate", "tokenizer", "validation", "mixture", "train", "evaluate")
+        for key in values:
+            if key not in known:
+                self.problem((key,), f"unknown key{_nearest(key, (*known, 'extends'))}.")
+        if "evaluate" in values:
+            self.problem(("evaluate",), "not built yet: the trainer cannot evaluate tasks. Leave `evaluate` out.")
+        name = values.get("name", self.path.stem)
+        if not isinstance(name, str) or not _NAME.match(name):
+            self.problem(("name",), f"must be a short name of letters, digits, '_', '-' and '.'; got {name!r}.")
+        seed = self._whole(("seed",), values.get("seed", 0), 0, 2**63 - 1)
+        max_errors = self._whole(("max_errors",), values.get("max_errors", 100), 0, 2**63 - 1)
+        sources = self._sources(values.get("sources"))
+        sections = {
+            "dedup": self._section(Dedup, ("dedup",)),
+            "decontaminate": self._section(Decontaminate, ("decontaminate",)),
+            "tokenizer": self._section(TokenizerSettings, ("tokenizer",)),
+            "validation": self._section(Validation, ("validation",)),
+            "mixture": self._section(Mixture, ("mixture",)),
+            "train": self._section(Train, ("train",)),
+        }
+        self._cross_checks(sources, sections)
+        if self.problems:
+            raise RecipeError(tuple(self.problems))
+        return Recipe(
+            name=str(name),
+            seed=seed,
+            max_errors=max_errors,
+            sources=tuple(sources),
+            base=self.path.parent,
+            modules=self.modules,
+            **sections,
+        )
+
+    def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.problem(key, f"must be a whole number from {low} to {high}; got {value!r}.")
+            return low
+        return value
+
+    # -- sections --
+
+    def _section(self, model: type[BaseModel], key: Key) -> Any:
+        """Build an optional section; absent means None, `{}` or nothing after the colon means all defaults."""
+        parent: Any = self.tree.value
+        for part in key[:-1]:
+            parent = parent[part]
+        if not isinstance(parent, Mapping) or key[-1] not in parent:
+            return None
+        return self._build(model, parent[key[-1]], key)
+
+    def _build(self, model: type[BaseModel], value: Any, key: Key) -> Any:
+        """Return an instance of `model`, or None after noting the problems."""
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            self.problem(key, f"must be a mapping of keys ({', '.join(_fields(model))}); got {value!r}.")
+            return None
+        try:
+            return model.model_validate(dict(value))
+        except ValidationError as error:
+            self._note(error, model, key)
+        return None
+
+    def _note(self, error: ValidationError, model: type[BaseModel], key: Key) -> None:
+        seen = set()
+        for one in error.errors():
+            location = _real_location(model, tuple(one["loc"]))
+            inside = (*key, *location)
+            if one["type"] == "extra_forbidden":
+                fields = _fields(_model_at(model, location[:-1]) or model)
+                message = f"unknown key{_nearest(str(location[-1]), fields)}. Known keys: {', '.join(fields)}."
+            elif one["type"] == "missing":
+                message = "is missing."
+            else:
+                message = one["msg"].removeprefix("Value error, ")
+                if one["type"] != "value_error" and not isinstance(one["input"], Mapping | BaseModel):
+                    message += f"; got {one['input']!r}"
+                message = message.rstrip(".") + "."
+            if (inside, message) not in seen:
+                seen.add((inside, message))
+                self.problem(inside, message)
+
+    # -- sources --
+
+    def _sources(self, value: Any) -> list[SourceRecipe]:
+        if not isinstance(value, Mapping) or not value:
+            self.problem(("sources",), "is missing or empty: name at least one source, such as web: {read: {kind: warc, paths: ...}}.")
+            return []
+        found = []
+        for name, block in value.items():
+            if not _NAME.match(name):
+                self.problem(("sources", name), "a source's name has only letters, digits, '_', '-' and '.' (it becomes a folder).")
+            source = self._source(name, block)
+            if source is not None:
+                found.append(source)
+        return found
+
+    def _source(self, name: str, block: Any) -> SourceRecipe | None:
+        key: Key = ("sources", name)
+        known = ("read", "gate", "extract", "repair", "steps")
+        if not isinstance(block, Mapping) or "read" not in block:
+            self.problem(key, "needs `read`, such as read: {kind: jsonl, paths: data/*.jsonl}.")
+            return None
+        for inner in block:
+            if inner not in known:
+                self.problem((*key, inner), f"unknown key{_nearest(inner, known)}. Known keys: {', '.join(known)}.")
+        kind, paths, reader = self._reader((*key, "read"), block["read"])
+        extractor_kind, extractor = self._kind((*key, "extract"), block.get("extract"), EXTRACTORS)
+        repair_kind, repair = self._kind((*key, "repair"), block.get("repair"), REPAIRS)
+        gate = self._build(Gate, block.get("gate"), (*key, "gate"))
+        steps = self._steps((*key, "steps"), block.get("steps"))
+        needs_html = kind == "warc" or getattr(reader, "html", None) is not None
+        if needs_html and "extract" not in block:
+            self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: trafilatura}.")
+        if reader is None or gate is None:
+            return None
+        return SourceRecipe(name, kind, paths, reader, gate, extractor, extractor_kind, repair, repair_kind, steps)
+
+    def _reader(self, key: Key, value: Any) -> tuple[str, tuple[str, ...], Source | None]:
+        if not isinstance(value, Mapping):
+            self.problem(key, f"must be a mapping with kind ({', '.join(READERS)}) and paths; got {value!r}.")
+            return "", (), None
+        rest = {name: item for name, item in value.items() if name != "paths"}
+        raw = value.get("paths")
+        paths = (raw,) if isinstance(raw, str) else raw
+        if not isinstance(paths, tuple) or not paths or not all(isinstance(path, str) and path for path in paths):
+            self.problem((*key, "paths"), f"must be a path or a list of paths; got {raw!r}.")
+            paths = ()
+        for path in paths:
+            try:
+                expand_variables(path)
+            except ValueError as error:
+                self.problem((*key, "paths"), str(error))
+        kind, reader = self._kind(key, rest, READERS)
+        return kind or "", paths, reader
+
+    def _kind(self, key: Key, value: Any, kinds: Mapping[str, type[Any]]) -> tuple[str | None, Any]:
+        """Build what `{kind: name, ...}` says; a plain name is short for {kind: name}."""
+        if value is None:
+            return None, None
+        if isinstance(value, str):
+            value = {"kind": value}
+        kind = value.get("kind") if isinstance(value, Mapping) else None
+        if not isinstance(kind, str) or kind not in kinds:
+            later = _NOT_BUILT.get((str(key[-1]), str(kind)))
+            hint = later or f"must be one of {', '.join(kinds)}{_nearest(str(kind), tuple(kinds))}; got {kind!r}"
+            self.problem((*key, "kind"), f"{hint}.")
+            return None, None
+        inner = {name: item for name, item in value.items() if name != "kind"}
+        return kind, self._build(kinds[kind], inner, key)
+
+    # -- steps --
+
+    def _steps(self, key: Key, value: Any) -> tuple[StepBlock, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, tuple):
+            self.problem(key, "must be a list of steps, such as - gopher_quality: {}.")
+            return ()
+        blocks: list[StepBlock] = []
+        taken: set[str] = set()
+        for index, entry in enumerate(value):
+            block = self._step((*key, index), entry, taken)
+            if block is not None:
+                taken.add(block.name)
+                blocks.append(block)
+        self._check_columns(key, blocks)
+        return tuple(blocks)
+
+    def _step(self, key: Key, entry: Any, taken: set[str]) -> StepBlock | None:
+        if isinstance(entry, str):
+            entry = {entry: None}
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            self.problem(key, "a step is one name with its settings, such as - gopher_quality: {min_words: 50}.")
+            return None
+        kind, inner = next(iter(entry.items()))
+        inside = (*key, kind)
+        name = self._block_name(inside, kind, inner, taken)
+        if isinstance(inner, Mapping):
+            inner = {key_: value for key_, value in inner.items() if key_ != "name"}
+        if kind == "where":
+            expression = inner.get("expression") if isinstance(inner, Mapping) else inner
+            if not isinstance(expression, str) or not expression.strip():
+                self.problem(inside, f'must be an expression over measured columns, such as "num_words >= 50"; got {inner!r}.')
+                return None
+            return StepBlock(name, kind, None, expression)
+        model = STEPS.get(kind) if ":" not in kind else self._plugin(inside, kind)
+        if model is None:
+            if ":" not in kind:
+                self.problem(inside, f"unknown step{_nearest(kind, (*STEPS, 'where'))}. Known steps: {', '.join((*STEPS, 'where'))}.")
+            return None
+        step = self._build(model, inner, inside)
+        return StepBlock(name, kind, step) if step is not None else None
+
+    def _block_name(self, key: Key, kind: str, inner: Any, taken: set[str]) -> str:
+        given = inner.get("name") if isinstance(inner, Mapping) else None
+        if given is not None:
+            if not isinstance(given, str) or not _BLOCK.match(given):
+                self.problem((*key, "name"), f"a block's name has only letters, digits, '_' and '-'; got {given!r}.")
+            elif given in taken:
+                self.problem((*key, "name"), f"the name {given!r} is taken by an earlier step.")
+            return str(given)
+        plain = kind.rpartition(":")[2] if ":" in kind else kind
+        name, number = plain, 1
+        while name in taken:
+            number += 1
+            name = f"{plain}-{number}"
+        return name
+
+    def _plugin(self, key: Key, kind: str) -> type[Step] | None:
+        module, _, class_name = kind.partition(":")
+        file = self.path.parent / f"{module.removesuffix('.py')}.py"
+        if not self.allow_code:
+            self.problem(key, f"runs code from {file}; allow it with --allow-code if you trust the recipe.")
+            return None
+        if not file.is_file() or file.resolve().parent != self.path.parent.resolve():
+            self.problem(key, f"{file} does not exist: the module must lie in the recipe's folder.")
+            return None
+        name = module_name(file)
+        try:
+            loaded = load_module(name, file.resolve())
+        except UsageError as error:
+            self.problem(key, str(error))
+            return None
+        model = getattr(loaded, class_name, None)
+        if not isinstance(model, type) or not issubclass(model, Step):
+            self.problem(key, f"{file} has no class {class_name} that derives from curate.stage.Step.")
+            return None
+        self.modules[name] = str(file.resolve())
+        return model
+
+    def _check_columns(self, key: Key, blocks: list[StepBlock]) -> None:
+        """Refuse rules on columns that nobody measures before them, and expressions that do not parse."""
+        known: dict[str, None] = {}
+        for index, block in enumerate(blocks):
+            known |= dict.fromkeys(block.measured())
+            place = (*key, index, block.kind)
+            if block.expression is not None:
+                for name in expression_columns(block.expression):
+                    if name not in known:
+                        what = f"Columns measured so far: {', '.join(known)}." if known else "No step before it measures anything."
+                        self.problem(place, f"'{name}' is measured by no step before it{_nearest(name, tuple(known))}. {what}")
+                self._check_expression(place, block.expression)
+                continue
+            for rule in block.rules():
+                for column in (rule.column, rule.by):
+                    if column is not None and column not in known:
+                        what = f"put a step that measures it before this one (known: {', '.join(known)})"
+                        self.problem(place, f"{rule.name} needs the column '{column}', which no step measures: {what}.")
+
+    def _check_expression(self, key: Key, expression: str) -> None:
+        import polars as pl
+
+        try:
+            pl.sql_expr(expression)
+        except Exception as error:
+            self.problem(key, f"not an expression that polars SQL understands: {error}.")
+
+    # -- what only the whole shows --
+
+    def _cross_checks(self, sources: list[SourceRecipe], sections: Mapping[str, Any]) -> None:
+        names = tuple(self.tree.value.get("sources") or ())
+        dedup, mixture = sections["dedup"], sections["mixture"]
+        if dedup is not None:
+            for name in dedup.keep.order:
+                if name not in names:
+                    self.problem(("dedup", "keep", "order"), f"names '{name}', which is no source{_nearest(name, names)}.")
+        if mixture is not None:
+            for name in mixture.weights:
+                if name not in names:
+                    self.problem(("mixture", "weights", name), f"'{name}' is no source{_nearest(name, names)}. Sources: {', '.join(names)}.")
+            caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
+            for name in caps:
+                if name not in (*names, "*"):
+                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{_nearest(name, names)}.")
+            if "tokenizer" not in self.tree.value:
+                self.problem(("mixture",), "counts tokens, so it needs `tokenizer`, such as tokenizer: {train: {vocab_size: 4096}}.")
+        if sections["train"] is not None and "mixture" not in self.tree.value:
+            self.problem(("train",), "trains on a mixture, so it needs `mixture`, such as mixture: {weights: {web: 1}, tokens: 1M}.")
+        decontaminate = sections["decontaminate"]
+        for path in decontaminate.benchmarks if decontaminate is not None else ():
+            try:
+                expand_variables(path)
+            except ValueError as error:
+                self.problem(("decontaminate", "benchmarks"), str(error))
+        del sources
+
+
+def expression_columns(expression: str) -> tuple[str, ...]:
+    """Return the column names in a SQL expression: identifiers that are no keyword, function or part of a string."""
+    bare = re.sub(r"'(?:[^']|'')*'", " ", expression)
+    found = dict.fromkeys(re.findall(r'"([^"]+)"', bare))
+    for match in re.finditer(r"[A-Za-z_]\w*(\s*\()?", re.sub(r'"[^"]*"', " ", bare)):
+        if match[1] is None and match[0].lower() not in _SQL_WORDS:
+            found[match[0]] = None
+    return tuple(found)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _fields(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(model.model_fields)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in typing.get_args(annotation) for model in _models_in(inner)]
+
+
+def _model_at(model: type[BaseModel], location: Key) -> type[BaseModel] | None:
+    """Return the settings class at a path inside another one."""
+    current = model
+    for part in location:
+        info = current.model_fields.get(str(part))
+        if info is None:
+            continue
+        inner = _models_in(info.annotation)
+        if not inner:
+            return None
+        current = inner[0]
+    return current
+
+
+def _real_location(model: type[BaseModel], location: Key) -> Key:
+    """Drop the parts of a pydantic location that name no key of the recipe (members of a union, tuple positions stay)."""
+    kept: list[str | int] = []
+    current: type[BaseModel] | None = model
+    inside_value = False
+    for part in location:
+        if isinstance(part, int):
+            kept.append(part)
+        elif current is not None and part in current.model_fields:
+            kept.append(part)
+            inner = _models_in(current.model_fields[part].annotation)
+            current, inside_value = (inner[0], False) if inner else (None, True)
+        elif current is not None and not inside_value and not re.search(r"[\[\]()]|^(str|int|float|bool|literal|function)", part):
+            kept.append(part)
+        elif inside_value and re.match(r"[A-Za-z0-9_.\-*]+\Z", part) and part not in ("str", "int", "float", "bool"):
+            kept.append(part)
+    return tuple(kept)
