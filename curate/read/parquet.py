@@ -1,0 +1,193 @@
+"""Parquet rows to document batches: one row group after another, a few rows at a time.
+
+A column's physical type does not matter: string, large_string, dictionary, binary and null columns read alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import uuid
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.read.rows import MAX_BYTES, MAX_RECORD_BYTES, MAX_ROWS, Rows
+from curate.stage import Source
+from curate.text.decoding import decode, without_surrogates
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+BUFFER_BYTES = 1 << 20  # read at a time from a column chunk, instead of the whole chunk
+
+
+class Parquet(Source):
+    """Parquet files; one row is one document.
+
+    Attributes:
+        text: Name of the column that holds the text.
+        html: Name of a column that holds HTML; if given, it becomes `content` for an extractor and `text` is not read.
+        id: Name of the column with the input's own id; any scalar becomes a string.
+        url: Name of the column with the address.
+        language: Name of the column with the declared language.
+        metadata: Which other columns go to the metadata: all, or these names. Null values are left out, so that a
+            column that only some files have leaves no trace in the others.
+        max_bytes: Longest text in bytes; a longer one is removed as `read.too_large`.
+
+    Offsets are row numbers in the file. A text that is not UTF-8 is decoded by `curate.text.decoding`, and the
+    metadata says so under `decoded`. A row group that cannot be decoded costs its rows, each removed by name.
+    Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
+    """
+
+    version: ClassVar[int] = 1
+    libraries: ClassVar[tuple[str, ...]] = ("pyarrow", "resiliparse")
+
+    text: str = "text"
+    html: str | None = None
+    id: str = "id"
+    url: str = "url"
+    language: str = "language"
+    metadata: Literal["all"] | tuple[str, ...] = "all"
+    max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
+
+    def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
+        """Yield the file's rows as RAW batches. The file must be seekable: Parquet keeps its index at the end."""
+        rows = Rows()
+        for offset, values in self._rows(file, name):
+            rows.add(offset, **values)
+            if rows.full:
+                yield rows.flush()
+        if len(rows):
+            yield rows.flush()
+
+    def _rows(self, file: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            parquet = pq.ParquetFile(pa.PythonFile(file, mode="r"), buffer_size=BUFFER_BYTES, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
+            file.seek(0)
+            started = file.read(4) == b"PAR1"
+            why = "it has no index at its end: the file is truncated" if started else "this is not a Parquet file"
+            rule = "read.truncated" if started else "read.undecodable"
+            yield 0, {"rule": rule, "detail": f"{name}: {why} ({error}). Fetch or write the file again"}
+            return
+        columns = self._columns(parquet)
+        first = 0
+        for group in range(parquet.num_row_groups):
+            num_rows = parquet.metadata.row_group(group).num_rows
+            done = 0
+            try:
+                for batch in self._batches(parquet, group, columns):
+                    for record in _records(batch):
+                        yield first + done, self._values(record, f"{name}, row {first + done}", parquet)
+                        done += 1
+            except (pa.ArrowException, OSError) as error:
+                detail = f"{name}, row group {group}: cannot be decoded ({error}). Fetch or write the file again"
+                for row in range(done, num_rows):
+                    yield first + row, {"rule": "read.bad_record", "detail": detail}
+            first += num_rows
+
+    def _columns(self, parquet: pq.ParquetFile) -> list[str]:
+        """Return the columns to read: a column that nothing wants is not decoded."""
+        names: list[str] = parquet.schema_arrow.names
+        body = self.text if self.html is None else self.html
+        named = {body, self.id, self.url, self.language}
+        if self.metadata == "all":
+            return [name for name in names if name in named or name != self.text]
+        return [name for name in names if name in named | set(self.metadata)]
+
+    def _batches(self, parquet: pq.ParquetFile, group: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield a row group in batches of so few rows that they fit a batch, judged by the group's mean row."""
+        statistics = parquet.metadata.row_group(group)
+        if not statistics.num_rows:
+            return
+        mean = statistics.total_byte_size // statistics.num_rows
+        size = max(1, min(MAX_ROWS, MAX_BYTES // max(mean, 1)))
+        yield from parquet.iter_batches(batch_size=size, row_groups=[group], columns=columns, use_threads=False)
+
+    def _values(self, record: dict[str, Any], place: str, parquet: pq.ParquetFile) -> dict[str, Any]:
+        field = self.text if self.html is None else self.html
+        has_field = field in record
+        body = record.pop(field, None)
+        values: dict[str, Any] = {}
+        for column, key in (("source_id", self.id), ("url", self.url), ("language", self.language)):
+            value = _plain(record.get(key))
+            if isinstance(value, str | int | float):
+                values[column] = str(value).lower() if isinstance(value, bool) else str(value)
+                del record[key]
+        if not isinstance(body, str | bytes):
+            if not has_field:
+                why = f"no column '{field}'; the file has {', '.join(parquet.schema_arrow.names)}"
+            else:
+                why = f"column '{field}' is null" if body is None else f"column '{field}' holds no string"
+            return values | {"rule": "read.no_text", "detail": f"{place}: {why}"}
+        if len(body) > self.max_bytes:
+            why = f"a text of {len(body)} exceeds the limit of {self.max_bytes} bytes (max_bytes). Raise max_bytes"
+            return values | {"rule": "read.too_large", "detail": f"{place}: {why}"}
+        if self.html is not None:
+            is_text = isinstance(body, str)
+            content = body.encode("utf-8") if isinstance(body, str) else body
+            values |= {"content": content, "media_type": "text/html", "charset": "utf-8" if is_text else None}
+        elif isinstance(body, bytes):
+            decoded = decode(body)
+            values["text"] = decoded.text
+            if not decoded.exact:
+                record["decoded"] = decoded.note
+        else:
+            values["text"] = body
+        if self.metadata != "all":
+            record = {key: record[key] for key in (*self.metadata, "decoded") if key in record}
+        metadata = {key: _plain(value) for key, value in record.items() if value is not None}
+        if metadata:
+            values["metadata"] = json.dumps(without_surrogates(metadata), ensure_ascii=False, separators=(",", ":"))
+        return values
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch; strings that hold invalid UTF-8 come as bytes."""
+    columns = [_to_python(column) for column in batch.columns]
+    for row in range(batch.num_rows):
+        yield {name: column[row] for name, column in zip(batch.schema.names, columns, strict=True)}
+
+
+def _to_python(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # nothing checks a file's strings when it is written
+        binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        values = column.view(binary).to_pylist()
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: times in ISO 8601, decimals as text, bytes as UTF-8 or base64."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode("ascii")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    if isinstance(value, decimal.Decimal | datetime.timedelta | uuid.UUID):
+        return str(value)
+    return str(value)
