@@ -16,14 +16,14 @@ Where we differ from datatrove on purpose:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, field_validator
 
 from curate.filter.bounds import AtLeastNumber, AtLeastShare, AtMostNumber, AtMostShare, Filter
 from curate.stage import Rule
-from curate.text.words import split_lines, split_paragraphs
+from curate.text.words import count_repeats, split_lines, split_paragraphs
 from curate.words import word_codes
 
 if TYPE_CHECKING:
@@ -341,17 +341,3 @@ class GopherRepetition(Filter):
         return tuple(
             self.rule(f"{block}.{column}", column, None, bound) for column, bound in bounds if bound is not None
         )
-
-
-def count_repeats(items: Iterable[str]) -> tuple[int, int, int]:
-    """Return the number of items, of those that occurred before, and the characters in the latter."""
-    total = again = again_chars = 0
-    seen: set[str] = set()
-    for item in items:
-        total += 1
-        if item in seen:
-            again += 1
-            again_chars += len(item)
-        else:
-            seen.add(item)
-    return total, again, again_chars

@@ -5,6 +5,8 @@ Blank lines never count: they are layout, and counting them would make every wel
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import regex
 
 _PARAGRAPH_END = regex.compile(r"(?:(?:\r\n|[\n\r])[^\S\r\n]*){2,}|\u2029")
@@ -49,6 +51,20 @@ def split_sentences(text: str) -> list[str]:
     trained model: good enough to count sentences, which is all that filters do with them.
     """
     return [sentence for block in split_paragraphs(text) for sentence in _sentences(block)]
+
+
+def count_repeats(items: Iterable[str]) -> tuple[int, int, int]:
+    """Return the number of items, of those that occurred before, and the characters in the latter."""
+    total = again = again_chars = 0
+    seen: set[str] = set()
+    for item in items:
+        total += 1
+        if item in seen:
+            again += 1
+            again_chars += len(item)
+        else:
+            seen.add(item)
+    return total, again, again_chars
 
 
 def _sentences(block: str) -> list[str]:
