@@ -1,0 +1,116 @@
+"""Decontaminate: benchmark overlap of each document, with phrases that the whole corpus shares left out of account."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.decontaminate.decide import Common, count_common, decide, summarise
+from curate.decontaminate.index import Index, build_index, overlaps
+from curate.decontaminate.settings import Decontaminate
+from curate.inputs import InputFile, fetch
+from curate.phases.cluster import ShardOfCorpus, cluster_numbers
+from curate.phases.measure import last_revision
+from curate.pipeline import BATCH_ROWS, read_batches, read_removed
+from curate.plan import TaskContext
+from curate.stage import Stage
+from curate.words import with_words
+
+MATCHES = pa.schema([("matches", pa.large_list(pa.uint64()))])
+
+
+def index(context: TaskContext, key: str, settings: Decontaminate, files: Sequence[tuple[str, InputFile]]) -> None:
+    """Write index.parquet (n-grams of the benchmark items) and summary.json."""
+    with context.writing(key) as output, context.scratch() as folder:
+        paths = [(name, str(fetch(file, folder))) for name, file in files]
+        summary = build_index(paths, settings, str(output.path("index.parquet")))
+        output.path("summary.json").write_text(json.dumps(summary, ensure_ascii=False))
+
+
+def prepare_overlaps(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return the function that finds benchmark n-grams in a batch (see `LastMeasure`); `argument` is the index's key."""
+    del stage
+    loaded = Index.load(str(context.entry(argument).path("index.parquet")))
+    return lambda batch: overlaps(batch, loaded)
+
+
+def common(
+    context: TaskContext,
+    key: str,
+    settings: Decontaminate,
+    index_key: str,
+    matches: Sequence[str],
+    shards: Sequence[ShardOfCorpus],
+    clusters_key: str | None,
+) -> None:
+    """Write common.parquet: n-grams found in so many distinct clusters that they are no trace of the benchmark."""
+    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for shard, matches_key in zip(shards, matches, strict=True):
+            file = pq.ParquetFile(context.entry(matches_key).path("measurements.parquet"))
+            numbers = cluster_numbers(context, clusters_key, shard.first, file.metadata.num_rows)
+            start = 0
+            for batch in file.iter_batches(BATCH_ROWS, columns=["matches"]):
+                part = pa.array(numbers[start : start + batch.num_rows])
+                start += batch.num_rows
+                yield pa.record_batch({"cluster": part, "matches": batch["matches"]})
+
+    with context.writing(key) as output:
+        count_common(batches(), loaded, settings, str(output.path("common.parquet")))
+
+
+def decide_shard(
+    context: TaskContext,
+    key: str,
+    settings: Decontaminate,
+    index_key: str,
+    common_key: str,
+    matches_key: str,
+    shard: ShardOfCorpus,
+) -> None:
+    """Write removed.parquet, contamination.parquet and edits.parquet of one shard.
+
+    `counts["removed"]` counts documents that no earlier phase removed.
+    """
+    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+    shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
+    matches: dict[str, list[int]] = {}
+    for batch in read_batches(context.entry(matches_key).path("measurements.parquet")):
+        lengths = np.asarray(pa.compute.list_value_length(batch["matches"]).fill_null(0))
+        for row in np.flatnonzero(lengths):
+            matches[batch["id"][row].as_py()] = batch["matches"][row].as_py()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in last_revision(context, shard.source, shard.extracted, shard.blocks, matches.keys()):
+            rows = pa.array([matches[name] for name in batch["id"].to_pylist()], pa.large_list(pa.uint64()))
+            some = pa.record_batch({"id": batch["id"], "text": batch["text"], "matches": rows})
+            yield with_words(some, ("word_hashes",))
+
+    decisions = decide(batches(), loaded, shared, settings)
+    before = read_removed(context.entry(one).path("removed.parquet") for one in shard.decided)
+    with context.writing(key) as output:
+        for name, table in decisions._asdict().items():
+            pq.write_table(table, output.path(f"{name}.parquet"), compression="zstd")
+        newly = [name for name in decisions.removed["id"].to_pylist() if name not in before]
+        output.counts |= {"removed": {"decontaminate/decontaminate.ngram": len(newly)} if newly else {}, "ids": newly}
+
+
+def summary(
+    context: TaskContext, key: str, index_key: str, common_key: str, decided: Sequence[str]
+) -> None:
+    """Write contamination.parquet of the whole corpus and summary.json for the report."""
+    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+    shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
+    built = json.loads(context.entry(index_key).path("summary.json").read_text())
+    tables = [pq.read_table(context.entry(one).path("contamination.parquet")) for one in decided]
+    with context.writing(key) as output:
+        whole = pa.concat_tables(tables)
+        pq.write_table(whole, output.path("contamination.parquet"), compression="zstd", row_group_size=1000)
+        facts = summarise(built, whole.to_batches(), loaded, shared)
+        output.path("summary.json").write_text(json.dumps(facts, ensure_ascii=False))
