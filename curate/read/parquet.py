@@ -137,9 +137,11 @@ class Parquet(Source):
             content = body.encode("utf-8") if isinstance(body, str) else body
             values |= {"content": content, "media_type": "text/html", "charset": "utf-8" if is_text else None}
         elif isinstance(body, bytes):
-            decoded = decode(body)
-            values["text"] = decoded.text
-            if not decoded.exact:
+            try:  # as strict as for a string column: which one this is may differ between row groups
+                values["text"] = body.decode("utf-8")
+            except UnicodeDecodeError:
+                decoded = decode(body)
+                values["text"] = decoded.text
                 record["decoded"] = decoded.note
         else:
             values["text"] = body
@@ -165,10 +167,22 @@ def _to_python(column: pa.Array) -> list[Any]:
         column = column.dictionary_decode()
     try:
         values: list[Any] = column.to_pylist()
+        return values
     except UnicodeDecodeError:  # nothing checks a file's strings when it is written
+        pass
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
         values = column.view(binary).to_pylist()
-    return values
+        return values
+    return [_or_null(value) for value in column]
+
+
+def _or_null(value: pa.Scalar) -> Any:
+    """Return a nested value, or None if a string inside is not UTF-8."""
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return None
 
 
 def _plain(value: Any) -> Any:
