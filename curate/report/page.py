@@ -1,0 +1,180 @@
+"""report.html: one self-contained page, made from report.json's values and nothing else.
+
+Whatever comes from the web, a recipe or a file name is escaped (jinja2 autoescape and `visible`). A content security policy
+names the hashes of the page's own style sheet and script, so that nothing else can run or load even if an escape failed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from curate.report import chart, display
+from curate.report.chart import Series
+
+_HERE = Path(__file__).parent
+_SCRIPT_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+STAGE_MEANING = {
+    "kept": "stays in the corpus",
+    "read": "a damaged record",
+    "gate": "refused before extraction",
+    "extract": "no main text found",
+    "filter": "out of a filter's bounds",
+    "decontaminate": "holds benchmark items",
+    "dedup": "a copy of a kept document",
+    "validation": "near a validation document",
+    "quarantine": "killed a worker",
+    "cut": "taken out of kept documents by rewrites and edits",
+}
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return the page for the values of report.json."""
+    style = (_HERE / "page.css").read_text("utf-8")
+    script = (_HERE / "page.js").read_text("utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "number": display.number,
+        "num_bytes": display.num_bytes,
+        "compact": display.compact,
+        "seconds": display.seconds,
+        "visible": display.visible,
+        "as_table": as_table,
+    }
+    environment.globals |= {
+        "share": display.share,
+        "cascade": chart.cascade,
+        "stacked": chart.stacked,
+        "bar": chart.bar,
+        "colour": chart.colour,
+        "stage_meaning": STAGE_MEANING,
+    }
+    charts = loss_charts(report["training"])
+    return environment.get_template("page.html").render(
+        report=report,
+        style=Markup(style),
+        script=Markup(script),
+        policy=content_security_policy(style, script),
+        flow_charts=[
+            flow for unit in ("documents", "bytes") if (flow := chart.flows(report["funnel"], unit)) is not None
+        ],
+        charts=charts,
+        chart_data=script_json({entry["name"]: entry["data"] for entry in charts}),
+        size_bars=size_bars(report["duplicates"]),
+        similarity_bars=similarity_bars(report["duplicates"]),
+        phases=phases(report),
+        columns=chart.columns,
+    )
+
+
+def content_security_policy(style: str, script: str) -> str:
+    """Return a policy that allows this style sheet, this script and inline images, and nothing else."""
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest(style)}'; script-src 'sha256-{digest(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def script_json(value: Any) -> Markup:
+    """Return JSON that may stand in a script element: no character in it can end the element or a line."""
+    return Markup(json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_SCRIPT_ESCAPES))
+
+
+def loss_charts(training: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the training chart and one validation chart per source: name, title, markup, data for the script, legend."""
+    if not training:
+        return []
+    seeds = {entry["seed"]: place for place, entry in enumerate(training["seeds"])}
+    lines = [
+        Series(
+            f"seed {entry['seed']}",
+            chart.colour(seeds[entry["seed"]]),
+            [(step, loss) for step, _, loss in entry["points"]],
+        )
+        for entry in training["seeds"]
+        if entry["points"]
+    ]
+    smoothing = f", mean of {training['smoothing']} steps" if training["smoothing"] > 1 else ""
+    charts = [_loss_chart("training-loss", "Training loss", lines, training["band"], f"nats per token{smoothing}")]
+    for place, (source, entry) in enumerate(training["validation"].items()):
+        lines = [
+            Series(
+                f"seed {line['seed']}",
+                chart.colour(seeds.get(line["seed"], 0)),
+                [(step, value) for step, value in line["points"]],
+            )
+            for line in entry["seeds"]
+            if line["points"]
+        ]
+        charts.append(
+            _loss_chart(f"validation-{place}", f"Validation: {source}", lines, entry["band"], "bits per byte")
+        )
+    return [entry for entry in charts if entry["data"]]
+
+
+def _loss_chart(
+    name: str, title: str, lines: list[Series], band: Sequence[Sequence[float]], unit: str
+) -> dict[str, Any]:
+    if band:
+        lines = [*lines, Series("mean", "mean", [(point[0], point[1]) for point in band], strong=True)]
+    label = f"{title} in {unit} over training steps, {len(lines)} lines; the table below gives the final values."
+    return {
+        "name": name,
+        "title": title,
+        "unit": unit,
+        "svg": chart.curves(name, lines, band, "step", unit, label),
+        "data": chart.curve_data(lines, band, "step"),
+        "legend": [(line.name, line.colour) for line in lines],
+    }
+
+
+def size_bars(duplicates: Mapping[str, Any] | None) -> list[tuple[str, int]]:
+    """Return numbers of clusters by size: 2, 3, 4, then powers of two."""
+    bars: dict[tuple[int, int], int] = {}
+    for row in duplicates["sizes"] if duplicates else ():
+        size = row["size"]
+        low = size if size < 5 else max(5, 1 << (size.bit_length() - 1))
+        high = size if size < 5 else (1 << size.bit_length()) - 1
+        bars[low, high] = bars.get((low, high), 0) + row["clusters"]
+    return [(str(low) if low == high else f"{low}–{high}", bars[low, high]) for low, high in sorted(bars)]
+
+
+def similarity_bars(duplicates: Mapping[str, Any] | None) -> list[tuple[str, int]]:
+    """Return numbers of copies by similarity."""
+    rows = duplicates["similarities"] if duplicates else []
+    return [("1" if row["at_least"] >= 1 else f"≥ {row['at_least']:.2f}", row["copies"]) for row in rows]
+
+
+def phases(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row for each phase: its key from the manifest, its time and tasks from the timings."""
+    measured = report["timings"].get("phases") or {}
+    names = dict.fromkeys([*report["stages"], *measured])
+    return [
+        {"phase": name, "key": (report["stages"].get(name) or {}).get("key"), **(measured.get(name) or {})}
+        for name in names
+    ]
+
+
+def as_table(entries: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return records by name (source to numbers) as columns and rows; None if there are none."""
+    records = {name: value for name, value in (entries or {}).items() if isinstance(value, Mapping)}
+    if not records:
+        return None
+    columns = list(dict.fromkeys(key for record in records.values() for key in record))
+    return {
+        "columns": columns,
+        "rows": {name: [record.get(column) for column in columns] for name, record in records.items()},
+    }

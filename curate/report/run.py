@@ -1,0 +1,198 @@
+"""A run folder as the report reads it: whatever is there, in a stable order, one shard at a time.
+
+A run may have stopped early (`--until`), or its recipe may have no such section: then a file is absent or has no
+rows, and every reader here answers with nothing. A file that is there but damaged is an error that names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MARKS = ("manifest.json", "recipe.yaml", "decisions", "extracted", "timings.json", "report.json")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The output folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Return the run folder at `path`.
+
+        Raises:
+            UsageError: If there is no folder, or nothing in it looks like a run.
+        """
+        if not path.is_dir():
+            raise UsageError(f"{path}: no such folder. Name the output folder of a run, such as runs/<recipe name>.")
+        if not any((path / mark).exists() for mark in _MARKS):
+            raise UsageError(f"{path}: not a run folder: none of {', '.join(_MARKS[:4])} is in it.")
+        return cls(path)
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in `name`, empty if the file is absent or empty.
+
+        Raises:
+            InputError: If the file holds something else.
+        """
+        path = self.path / name
+        if not path.is_file() or not (content := path.read_bytes()).strip():
+            return {}
+        try:
+            value = json.loads(content)
+        except ValueError as error:
+            raise InputError(str(path), f"not valid JSON: {error}.", "Run the recipe again to write it anew.") from None
+        if not isinstance(value, dict):
+            raise InputError(str(path), "holds no JSON object.", "Run the recipe again to write it anew.")
+        return value
+
+    def json_lines(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects of a JSON Lines file; a last line cut off by a killed writer is left out."""
+        path = self.path / name
+        if not path.is_file():
+            return []
+        rows: list[dict[str, Any]] = []
+        lines = path.read_bytes().splitlines()
+        for index, line in enumerate(lines):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                if index == len(lines) - 1:
+                    break
+                raise InputError(
+                    f"{path}, line {index + 1}", f"not valid JSON: {error}.", "Delete the folder and train again."
+                ) from None
+            if isinstance(row, dict):
+                rows.append(row)
+        return rows
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """manifest.json."""
+        return self.json("manifest.json")
+
+    @cached_property
+    def recipe_text(self) -> str:
+        """recipe.yaml, the resolved recipe as text."""
+        path = self.path / "recipe.yaml"
+        return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """recipe.yaml as plain values, in file order; empty if absent."""
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        try:
+            value = YAML(typ="safe", pure=True).load(self.recipe_text)
+        except YAMLError as error:
+            raise InputError(
+                str(self.path / "recipe.yaml"), f"not valid YAML: {error}.", "Run the recipe again."
+            ) from None
+        return dict(value) if isinstance(value, Mapping) else {}
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the sources, in the recipe's order, then any that only files know of."""
+        recipe_sources = self.recipe.get("sources")
+        names = list(recipe_sources) if isinstance(recipe_sources, Mapping) else []
+        names += list(self.manifest.get("ledger", {}))
+        for kind in ("extracted", "decisions", "documents", "tokens"):
+            folder = self.path / kind
+            names += sorted(child.name for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
+        return tuple(dict.fromkeys(str(name) for name in names))
+
+    def blocks(self, source: str) -> tuple[str, ...]:
+        """Return the measurement blocks of a source: in the recipe's order where it tells, then by name."""
+        folder = self.path / "measurements" / source
+        found = {child.name for child in folder.iterdir() if child.is_dir()} if folder.is_dir() else set()
+        sources = self.recipe.get("sources")
+        settings = sources.get(source) if isinstance(sources, Mapping) else None
+        steps = settings.get("steps") if isinstance(settings, Mapping) else None
+        ordered: dict[str, None] = {}
+        for step in steps if isinstance(steps, Sequence) and not isinstance(steps, str) else ():
+            for kind, inner in step.items() if isinstance(step, Mapping) else ((step, None),):
+                name = str(inner["name"]) if isinstance(inner, Mapping) and inner.get("name") else str(kind)
+                count = 2
+                base = name
+                while name in ordered:  # a second block of one name is name-2
+                    name, count = f"{base}-{count}", count + 1
+                ordered[name] = None
+        return (*(name for name in ordered if name in found), *sorted(found - ordered.keys()))
+
+    def shards(self, kind: str, *parts: str) -> tuple[Path, ...]:
+        """Return the Parquet files below `kind/part/...`, by name."""
+        folder = self.path.joinpath(kind, *parts)
+        return tuple(sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.stat().st_size))
+
+    def scan(self, kind: str, *parts: str, columns: Sequence[str] | None = None) -> Iterator[tuple[Path, pl.DataFrame]]:
+        """Yield each shard with its rows; columns that a file lacks are left out."""
+        for path in self.shards(kind, *parts):
+            yield path, read_table(path, columns)
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
+        """Return a Parquet file of the run folder, or None if it is absent or empty."""
+        path = self.path / name
+        return read_table(path, columns) if path.is_file() and path.stat().st_size else None
+
+    def seeds(self) -> tuple[str, ...]:
+        """Return the names of the training runs below train/, numbers in order."""
+        folder = self.path / "train"
+        names = [child.name for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
+        return tuple(sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)))
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the rows of one Parquet file.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
+    import polars as pl
+
+    try:
+        if columns is None:
+            return pl.read_parquet(path, glob=False)
+        known = pl.read_parquet_schema(path)
+        return pl.read_parquet(path, columns=[name for name in columns if name in known], glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
+        raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
+
+
+def read_rows(path: Path, ids: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Return the rows of one Parquet file with these ids, by id; texts of other rows are not kept in memory.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
+    import polars as pl
+
+    if not ids:
+        return {}
+    try:
+        known = pl.read_parquet_schema(path)
+        wanted = [name for name in (columns or known) if name in known]
+        frame = (
+            pl.scan_parquet(path, glob=False)
+            .filter(pl.col("id").is_in(list(ids)))
+            .select("id", *(name for name in wanted if name != "id"))
+            .collect()
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
+        raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
+    return {row["id"]: row for row in frame.iter_rows(named=True)}
