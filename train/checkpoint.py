@@ -1,0 +1,176 @@
+"""Checkpoints: whole or not at all, verified on load, never pickle.
+
+    checkpoints/step_00000120/
+      model.safetensors, optimizer.safetensors
+      state.json       {"state": {...}, "files": {name: {bytes, sha256}}, "sha256": of the two before}
+
+All is written under `step_00000120.tmp`, fsynced, and renamed. A checkpoint that fails its digests is put aside as
+`step_00000120.damaged`, named, and the one before it is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from train.config import TrainError
+
+STATE = "state.json"
+_NAME = re.compile(r"step_(\d{8,})")
+
+
+class DamagedError(TrainError):
+    """A checkpoint whose bytes are not those that were written."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(file, problem)
+        self.file = file
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that has been read and verified.
+
+    Attributes:
+        path: Its folder.
+        step: Updates done.
+        state: What `save` was given.
+        tensors: By file name without ending, then by tensor name; on the CPU.
+    """
+
+    path: Path
+    step: int
+    state: Mapping[str, Any]
+    tensors: Mapping[str, dict[str, Tensor]]
+
+
+def save(
+    folder: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep_last: int
+) -> Path:
+    """Write a checkpoint and remove all but the newest `keep_last`; return its folder.
+
+    A checkpoint of this step that is there already is left as it is: it was verified, or written by this run.
+    """
+    target = folder / f"step_{step:08d}"
+    if not target.exists():
+        temporary = target.with_suffix(".tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        files = {}
+        for name, group in tensors.items():
+            path = temporary / f"{name}.safetensors"
+            safetensors.torch.save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, path)
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+            sync(path)
+        body = {"state": {"step": step, **state}, "files": files}
+        (temporary / STATE).write_text(json.dumps(body | {"sha256": _body_digest(body)}, indent=1), encoding="utf-8")
+        sync(temporary / STATE)
+        sync(temporary)
+        temporary.rename(target)
+        sync(folder)
+    for _, old in _listed(folder)[:-keep_last]:
+        doomed = old.with_suffix(".old")  # renamed first: a kill in between leaves no half checkpoint
+        old.rename(doomed)
+        shutil.rmtree(doomed)
+    return target
+
+
+def load_newest(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint | None:
+    """Return the newest undamaged checkpoint, or None if none was ever written.
+
+    Damaged ones are named through `warn` and put aside; leftovers of interrupted saves are removed.
+
+    Raises:
+        TrainError: If there are checkpoints and all of them are damaged.
+    """
+    if not folder.is_dir():
+        return None
+    for leftover in (*folder.glob("step_*.tmp"), *folder.glob("step_*.old")):
+        shutil.rmtree(leftover)
+    listed = _listed(folder)
+    for _, path in reversed(listed):
+        try:
+            return load(path)
+        except DamagedError as error:
+            aside = path.with_suffix(".damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            warn(f"{error} Put aside as {aside.name}.")
+    if listed:
+        raise TrainError(
+            f"{folder}: all {len(listed)} checkpoints are damaged. Delete the folder to train from the start, or restore one."
+        )
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    """Read and verify one checkpoint.
+
+    Raises:
+        DamagedError: Names the file, and what it has against what it should have.
+    """
+    try:
+        body = json.loads((path / STATE).read_text(encoding="utf-8"))
+        digest = body.pop("sha256")
+        files, state, step = body["files"], body["state"], body["state"]["step"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(str(path / STATE), f"cannot be read ({type(error).__name__}: {error}).") from error
+    if digest != _body_digest(body):
+        raise DamagedError(str(path / STATE), "its content does not match its own sha256.")
+    tensors = {}
+    for name, wanted in files.items():
+        file = path / name
+        size = file.stat().st_size if file.exists() else None
+        if size != wanted["bytes"]:
+            found = "is missing" if size is None else f"has {size} bytes"
+            raise DamagedError(str(file), f"{found}, was written with {wanted['bytes']} bytes.")
+        if _digest(file) != wanted["sha256"]:
+            raise DamagedError(str(file), f"its sha256 is not the {wanted['sha256']} it was written with.")
+        tensors[file.stem] = safetensors.torch.load_file(file)
+    return Checkpoint(path, step, state, tensors)
+
+
+def sync(path: Path) -> None:
+    """Make a file or folder durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    sync(temporary)
+    temporary.replace(path)
+    sync(path.parent)
+
+
+def _listed(folder: Path) -> list[tuple[int, Path]]:
+    found = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _body_digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

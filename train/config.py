@@ -1,0 +1,307 @@
+"""What a training run is told: the config file, the presets, and every setting with its range.
+
+Nothing here imports torch, so that `python -m train --help` starts at once and the thread settings can be put into the
+environment before torch reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+
+class TrainError(Exception):
+    """Something that the user can act on: what is wrong, and the remedy. `exit_code` is what the command returns."""
+
+    exit_code = 1
+
+
+class ConfigError(TrainError):
+    """A config file or a command line that cannot work."""
+
+    exit_code = 2
+
+
+def _require(name: str, value: object, condition: bool, wanted: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}: must be {wanted}, is {value}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """A preset with its overrides. Every field may stand in `overrides` of a config file.
+
+    Attributes:
+        layers, dim, heads, kv_heads, ffn_dim: Shape of the decoder. `kv_heads` divides `heads` (grouped-query attention).
+        context: Tokens of one sequence.
+        rope_base: Wavelength base of the rotary embedding.
+        norm_eps: Added to the mean square in RMSNorm.
+        tied: Whether the output head shares the embedding's matrix.
+        qk_norm: Whether queries and keys are normalised per head before the rotation.
+        lr: Peak learning rate.
+        min_lr_ratio: Learning rate at the end of the schedule, as a share of the peak.
+        schedule: `wsd` (constant, then 1 - sqrt decay) or `cosine`.
+        decay_fraction: Share of the steps that the decay of `wsd` takes.
+        warmup_tokens: Tokens of the linear warm-up; never more than a tenth of the run.
+        weight_decay: Decoupled, on matrices other than embedding and head.
+        beta1, beta2, adam_eps: AdamW's constants.
+        clip: Largest L2 norm of the gradient.
+        batch_tokens: Target tokens of one step. The batch is the nearest whole number of windows, at least one.
+        batch_windows: Windows of one step; null: from `batch_tokens` and the mixture's window.
+        micro_batch: Sequences of one forward pass. Changes memory and speed; the result only by rounding.
+        eval_batch: Sequences of one forward pass in evaluation.
+        log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
+        keep_last: Checkpoints kept.
+        max_minutes: Save and exit with code 85 after so many minutes; null: no limit.
+        threads: CPU threads. From the preset, never from the machine: sums depend on it.
+        device: `auto` takes CUDA if there is a GPU.
+        precision: `auto` is bfloat16 on CUDA (autocast; weights stay float32) and float32 on the CPU.
+        compile: Whether torch.compile is used; `auto` on CUDA only.
+    """
+
+    layers: int
+    dim: int
+    heads: int
+    kv_heads: int
+    ffn_dim: int
+    context: int
+    lr: float
+    warmup_tokens: int
+    batch_tokens: int
+    rope_base: float = 10_000.0  # Su et al. 2021, arXiv:2104.09864
+    norm_eps: float = 1e-5
+    tied: bool = False
+    qk_norm: bool = True
+    min_lr_ratio: float = 0.0
+    schedule: Literal["wsd", "cosine"] = "wsd"
+    decay_fraction: float = 0.2  # Haegele et al. 2024, arXiv:2405.18392: 20 % with 1 - sqrt equals a tuned cosine
+    weight_decay: float = 0.1  # OLMo-core model ladder
+    beta1: float = 0.9
+    beta2: float = 0.99
+    adam_eps: float = 1e-8
+    clip: float = 1.0
+    batch_windows: int | None = None
+    micro_batch: int = 16
+    eval_batch: int = 16
+    log_every: int = 10
+    eval_every: int = 500
+    save_every: int = 500
+    keep_last: int = 2
+    max_minutes: float | None = None
+    threads: int = 4
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "micro_batch", "eval_batch",
+                     "log_every", "eval_every", "save_every", "keep_last", "threads"):  # fmt: skip
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
+        for name in ("weight_decay", "warmup_tokens"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        for name in ("min_lr_ratio", "decay_fraction"):
+            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        for name in ("beta1", "beta2"):
+            _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
+        _require(
+            "batch_windows", self.batch_windows, self.batch_windows is None or self.batch_windows >= 1, "at least 1"
+        )
+        _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
+        _require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
+        _require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
+        _require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
+
+    @property
+    def head_dim(self) -> int:
+        """Return the width of one attention head."""
+        return self.dim // self.heads
+
+    @property
+    def trunk_parameters(self) -> int:
+        """Return the number of parameters without embedding and head: the size that presets are named after."""
+        attention = self.dim * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        norms = 2 * self.dim + (2 * self.head_dim if self.qk_norm else 0)
+        return self.layers * (attention + 3 * self.dim * self.ffn_dim + norms) + self.dim
+
+    def parameters(self, vocab_size: int) -> int:
+        """Return the number of parameters with an embedding (and head) of `vocab_size` rows."""
+        return self.trunk_parameters + vocab_size * self.dim * (1 if self.tied else 2)
+
+
+# Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch: but for the
+# rounding of sums).
+FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "micro_batch"})
+
+
+def ladder(
+    *, layers: int, dim: int, heads: int, kv_heads: int | None = None, micro_batch: int = 16, context: int = 2048
+) -> Settings:
+    """Return settings for a decoder of this shape: every other number follows from the size N of the trunk.
+
+    Peak learning rate 0.0047 (N / 108M)^(-1/3) / 2, batch 2048 * 160 (N / 108M)^(2/3) tokens (rounded to whole micro
+    batches), warm-up N tokens, weight decay 0.1, beta2 0.99 below 524,288 tokens per batch, else 0.95: the model ladder
+    of OLMo-core (`wsds_chinchilla_run_configurator.py`). The MLP is 8/3 of the width (Shazeer 2020, arXiv:2002.05202),
+    rounded up to a multiple of 128.
+    """
+    ffn_dim = math.ceil(8 * dim / 3 / 128) * 128
+    shape = Settings(
+        layers=layers, dim=dim, heads=heads, kv_heads=kv_heads or heads, ffn_dim=ffn_dim, context=context,
+        lr=1.0, warmup_tokens=0, batch_tokens=context, micro_batch=micro_batch,
+    )  # fmt: skip
+    size = shape.trunk_parameters
+    ratio = size / 108e6
+    tokens_per_pass = micro_batch * context
+    batch_tokens = max(1, round(2048 * 160 * ratio ** (2 / 3) / tokens_per_pass)) * tokens_per_pass
+    return dataclasses.replace(
+        shape,
+        lr=0.0047 * ratio ** (-1 / 3) / 2,
+        batch_tokens=batch_tokens,
+        warmup_tokens=size,
+        beta2=0.99 if batch_tokens < 524_288 else 0.95,
+    )
+
+
+# Named after the parameters of the trunk (demo-1m: of the whole model with the demo's vocabulary of 4,096).
+PRESETS: Mapping[str, Settings] = types.MappingProxyType(
+    {
+        # A demonstration, not evidence (notes on sizes in `curate ablate`): a million tokens in two to three minutes on one
+        # CPU thread. The ladder's formulas do not reach this far down; lr was chosen on one book corpus by final loss.
+        "demo-1m": Settings(
+            layers=4, dim=128, heads=4, kv_heads=2, ffn_dim=352, context=128, tied=True, qk_norm=False,
+            lr=4e-3, warmup_tokens=50_000, batch_tokens=4096, micro_batch=32, eval_batch=32,
+            log_every=5, eval_every=60, save_every=60, threads=1,
+        ),
+        "15m": ladder(layers=8, dim=384, heads=6, micro_batch=48),
+        "30m": ladder(layers=10, dim=512, heads=8, micro_batch=32),
+        "60m": ladder(layers=12, dim=640, heads=10),
+        "150m": ladder(layers=16, dim=896, heads=14),
+        "400m": ladder(layers=20, dim=1280, heads=20),
+        "1b": ladder(layers=22, dim=2048, heads=16, kv_heads=4),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """A config file, read: which preset, which seed, which data, where to write.
+
+    Attributes:
+        path: The config file.
+        preset: Name in `PRESETS`.
+        seed: Seeds the initial weights. Order and mixture have their own seeds, which the mixture file carries.
+        tokens: Folder with one folder of token shards per source.
+        mixture: The mixture file: which window of which source is trained on when.
+        output: Folder that the run writes to.
+        overrides: Settings that differ from the preset.
+        settings: The preset with its overrides.
+    """
+
+    path: Path
+    preset: str
+    seed: int
+    tokens: Path
+    mixture: Path
+    output: Path
+    overrides: Mapping[str, Any]
+    settings: Settings
+
+
+def load(path: str | Path) -> RunConfig:
+    """Read a config file (JSON). Its paths are relative to its own folder.
+
+    Raises:
+        ConfigError: If the file cannot be read, holds an unknown key, or a value of wrong type or out of range; all
+            problems at once.
+    """
+    path = Path(path)
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Give the config.json of a run.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not JSON ({error}).") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must be a JSON object, is a {type(raw).__name__}.")
+    problems = []
+    kinds = {"preset": str, "seed": int, "tokens": str, "mixture": str, "output": str, "overrides": dict}
+    problems += [_unknown(key, kinds) for key in raw if key not in kinds]
+    for key, kind in kinds.items():
+        if key not in raw:
+            if key not in ("output", "overrides"):
+                problems.append(f"{key}: is missing.")
+        elif not isinstance(raw[key], kind) or isinstance(raw[key], bool):
+            problems.append(f"{key}: must be a {kind.__name__}, is {json.dumps(raw[key])}.")
+    preset = raw.get("preset")
+    if isinstance(preset, str) and preset not in PRESETS:
+        problems.append(_unknown(preset, PRESETS, what="preset"))
+    seed = raw.get("seed")
+    if type(seed) is int and not 0 <= seed < 2**63:
+        problems.append(f"seed: must be between 0 and 2^63 - 1, is {seed}.")
+    overrides = raw.get("overrides", {})
+    if isinstance(overrides, dict):
+        problems += check_overrides(overrides)
+    if not problems:
+        try:
+            settings = dataclasses.replace(PRESETS[raw["preset"]], **overrides)
+        except ValueError as error:
+            problems.append(f"overrides.{error}")
+    if problems:
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+    folder = path.parent
+    return RunConfig(
+        path=path,
+        preset=raw["preset"],
+        seed=raw["seed"],
+        tokens=folder / raw["tokens"],
+        mixture=folder / raw["mixture"],
+        output=folder / raw.get("output", "."),
+        overrides=types.MappingProxyType(overrides),
+        settings=settings,
+    )
+
+
+def check_overrides(overrides: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with names and types of `overrides`; an empty list if nothing is."""
+    hints = typing.get_type_hints(Settings)
+    problems = []
+    for key, value in overrides.items():
+        if key not in hints:
+            problems.append(_unknown(key, hints, prefix="overrides."))
+        elif not _fits(value, hints[key]):
+            problems.append(f"overrides.{key}: must be {_describe(hints[key])}, is {json.dumps(value)}.")
+    return problems
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if typing.get_origin(hint) is Literal:
+        return isinstance(value, str) and value in typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) is hint
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return "one of " + ", ".join(typing.get_args(hint))
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_describe(part) for part in typing.get_args(hint))
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
+    return names[hint]
+
+
+def _unknown(key: str, known: Mapping[str, Any], *, what: str = "key", prefix: str = "") -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"Nearest known: {near[0]}." if near else f"Known: {', '.join(known)}."
+    return f"{prefix}{key}: unknown {what}. {hint}"

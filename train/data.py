@@ -1,0 +1,208 @@
+"""Token shards to batches. A batch is a pure function of (mixture, step): there is no position to lose.
+
+    slot g of the mixture  ->  (source, window w)  ->  tokens [w C, w C + C + 1) of the source's train split
+    step s                 ->  slots [s B, s B + B)  ->  B C / T sequences of T tokens, each with its next tokens as targets
+
+B = windows of one step, C = window of the mixture, T = context of the model, which divides C. Micro-batches are cut from
+the batch afterwards, so neither their size nor the number of devices changes what a step trains on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.tokens.order import Plan, num_windows
+from curate.tokens.shard import TokenSource
+from train.config import Settings, TrainError
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The train splits of all sources, in the order of the mixture.
+
+    Attributes:
+        sources: By name.
+        plan: Which window of which source stands in which slot.
+        context: Tokens of a sequence.
+        batch_windows: Windows of one step.
+    """
+
+    sources: Mapping[str, TokenSource]
+    plan: Plan
+    context: int
+    batch_windows: int
+
+    @property
+    def num_steps(self) -> int:
+        """Return the number of whole batches in the mixture."""
+        return self.plan.num_slots // self.batch_windows
+
+    @property
+    def batch_tokens(self) -> int:
+        """Return the tokens of one step."""
+        return self.batch_windows * self.plan.window
+
+    def slots(self, step: int) -> list[tuple[str, int]]:
+        """Return source and window of each slot of batch `step`, counted from 0."""
+        if not 0 <= step < self.num_steps:
+            raise ValueError(f"step must be in [0, {self.num_steps}), is {step}")
+        sources, windows = self.plan.slots(np.arange(step * self.batch_windows, (step + 1) * self.batch_windows))
+        return [(self.plan.names[source], window) for source, window in zip(sources, windows.tolist(), strict=True)]
+
+    def batch(self, step: int) -> tuple[IntArray, IntArray]:
+        """Return inputs and targets of batch `step`, each of shape (batch_windows * window / context, context)."""
+        window = self.plan.window
+        rows = np.empty((self.batch_windows, window + 1), dtype=np.int64)
+        for row, (source, index) in zip(rows, self.slots(step), strict=True):
+            row[:] = self.sources[source].tokens(index * window, index * window + window + 1)
+        return rows[:, :-1].reshape(-1, self.context), rows[:, 1:].reshape(-1, self.context)
+
+    def epochs(self, draws: Mapping[str, int]) -> dict[str, float]:
+        """Return how often each source was seen: windows drawn over windows there are."""
+        available = {source.name: source.windows_available for source in self.plan.sources}
+        return {name: count / available[name] if count else 0.0 for name, count in draws.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationData:
+    """The validation split of one source, every token a target exactly once.
+
+    Inputs are the same tokens one place later, behind an EOS: a document in training follows the EOS of another, so the
+    first one is no exception here. Windows are fixed, do not overlap, and start without context of the window before.
+    """
+
+    source: TokenSource
+    context: int
+
+    def batches(self, batch_size: int, *, ignored: int, whole: bool) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield inputs and targets, each of shape (at most batch_size, context).
+
+        Args:
+            batch_size: Sequences of a batch.
+            ignored: Target that fills the last window behind the last token.
+            whole: Whether the last batch is filled up with ignored sequences, so that all have one shape.
+        """
+        total, eos = self.source.num_tokens, self.source.eos_id
+        per_batch = batch_size * self.context
+        for start in range(0, total, per_batch):
+            stop = min(total, start + per_batch)
+            stream = self.source.tokens(max(0, start - 1), stop)
+            if start == 0:
+                stream = np.concatenate((np.array([eos], dtype=np.int64), stream))
+            sequences = batch_size if whole else -(-(stop - start) // self.context)
+            inputs = np.full(sequences * self.context, eos, dtype=np.int64)
+            targets = np.full(sequences * self.context, ignored, dtype=np.int64)
+            inputs[: stop - start], targets[: stop - start] = stream[:-1], stream[1:]
+            yield inputs.reshape(sequences, self.context), targets.reshape(sequences, self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """All that a run reads.
+
+    Attributes:
+        train: Batches by step.
+        validation: By source; without those in `skipped`.
+        skipped: Sources that are not evaluated, and why.
+        vocab_size: Of the tokenizer, not padded.
+        digests: sha256 by shard or file: what a checkpoint was trained on.
+    """
+
+    train: TrainingData
+    validation: Mapping[str, ValidationData]
+    skipped: Mapping[str, str]
+    vocab_size: int
+    digests: Mapping[str, str]
+
+    def verify(self) -> None:
+        """Read every shard once: ids within the vocabulary, contents as the manifest says.
+
+        Raises:
+            curate.errors.InputError: Names the shard and the id.
+        """
+        for source in self.train.sources.values():
+            source.verify()
+        for validation in self.validation.values():
+            validation.source.verify()
+
+
+def open_data(tokens: Path, mixture: Path, settings: Settings) -> Data:
+    """Open shards and mixture, and check that they can be trained on.
+
+    Raises:
+        TrainError: If sources differ in tokenizer, a source or the mixture is too short, or windows do not fit.
+        curate.errors.InputError: If a file is missing or damaged.
+    """
+    plan = Plan.load(mixture)
+    if plan.window % settings.context:
+        raise TrainError(
+            f"{mixture}: its window of {plan.window} tokens is not a multiple of the context {settings.context}. "
+            "Set mixture.window or the override `context`."
+        )
+    sources = {name: TokenSource.open(tokens / name, "train") for name in plan.names}
+    _check_alike(tokens, sources)
+    _check_lengths(tokens, mixture, sources, plan)
+    batch_windows = settings.batch_windows or max(1, round(settings.batch_tokens / plan.window))
+    train = TrainingData(sources, plan, settings.context, batch_windows)
+    if train.num_steps == 0:
+        raise TrainError(
+            f"{mixture}: {plan.num_slots} windows of {plan.window} tokens do not fill one batch of {batch_windows} windows. "
+            "Raise mixture.tokens, or lower the override `batch_windows`."
+        )
+    validation, skipped = {}, {}
+    for name in plan.names:
+        split = TokenSource.open(tokens / name, "validation")
+        if split.num_tokens < settings.context:
+            skipped[name] = (
+                f"the validation split has {split.num_tokens} tokens, less than one window of {settings.context}: "
+                "not evaluated"
+            )
+        else:
+            validation[name] = ValidationData(split, settings.context)
+    digests = {
+        f"{tokens.name}/{name}/{shard.name}.bin": shard.sha256
+        for name in plan.names
+        for split in (sources[name], *([validation[name].source] if name in validation else []))
+        for shard in split.shards
+    }
+    digests[mixture.name] = hashlib.sha256(mixture.read_bytes()).hexdigest()
+    return Data(train, validation, skipped, next(iter(sources.values())).vocab_size, digests)
+
+
+def _check_alike(tokens: Path, sources: Mapping[str, TokenSource]) -> None:
+    names = list(sources)
+    if not names:
+        raise TrainError(f"{tokens}: the mixture names no source. Give it one with a weight above 0.")
+    first = sources[names[0]]
+    for name in names[1:]:
+        for field in ("vocab_size", "eos_id", "tokenizer_sha256"):
+            here, there = getattr(sources[name], field), getattr(first, field)
+            if here != there:
+                raise TrainError(
+                    f"{tokens / name}: {field} is {here}, that of source '{names[0]}' is {there}. "
+                    "Encode all sources with one tokenizer."
+                )
+
+
+def _check_lengths(tokens: Path, mixture: Path, sources: Mapping[str, TokenSource], plan: Plan) -> None:
+    for draws in plan.sources:
+        found = num_windows(sources[draws.name].num_tokens, plan.window)
+        if found != draws.windows_available:
+            raise TrainError(
+                f"{tokens / draws.name}: the train split has {found} windows of {plan.window} tokens, {mixture.name} was made "
+                f"for {draws.windows_available}. Run the recipe's mix phase again."
+            )
+    if plan.num_slots == 0:
+        lengths = ", ".join(f"'{name}' has {source.num_tokens} tokens" for name, source in sources.items())
+        raise TrainError(
+            f"{mixture}: there is no window to train on: {lengths}; one window needs {plan.window} and one more as the last "
+            "target. Add text, or lower mixture.window and the override `context`."
+        )

@@ -1,0 +1,147 @@
+"""The run log: what was learned (metrics.jsonl, reproducible), how fast (timings.jsonl, not), and a line to read."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from train.evaluate import Score
+
+# Peak dense bfloat16 operations per second, from the vendors' data sheets; the first name found in the device's counts.
+PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+
+class RunLog:
+    """Writes metrics.jsonl, timings.jsonl and lines for a reader on stderr.
+
+    metrics.jsonl holds nothing that may differ between two runs. When a run resumes, what was written after its
+    checkpoint is cut off and comes again.
+    """
+
+    def __init__(
+        self, folder: Path, *, num_steps: int, metrics_bytes: int, flops_per_token: int, device: torch.device
+    ) -> None:
+        """Open the files.
+
+        Args:
+            folder: The run's output.
+            num_steps: Of the whole run.
+            metrics_bytes: Length of metrics.jsonl at the checkpoint that the run resumes from; 0 at the start.
+            flops_per_token: For the model FLOPs utilisation.
+            device: Where the run computes.
+        """
+        path = folder / "metrics.jsonl"
+        self._metrics = path.open("ab")
+        if path.stat().st_size < metrics_bytes:
+            say(f"{path}: shorter than at the checkpoint; earlier lines are missing.")
+        else:
+            os.truncate(path, metrics_bytes)
+        self._timings = (folder / "timings.jsonl").open("ab")
+        if not metrics_bytes:
+            self._timings.truncate(0)
+        self._num_steps = num_steps
+        self._flops_per_token = flops_per_token
+        self._device = device
+        self._peak = peak_flops(device)
+        self._seconds = 0.0  # spent in training since the last line
+        self._tokens = 0  # trained on since the last line
+        self._started: float | None = None
+
+    def start_clock(self) -> None:
+        """Begin a stretch of training: evaluation and saving are not counted as its speed."""
+        self._started = time.perf_counter()
+
+    def stop_clock(self, tokens: int) -> None:
+        """End the stretch, in which `tokens` were trained on."""
+        assert self._started is not None, "start_clock comes first"
+        self._seconds += time.perf_counter() - self._started
+        self._tokens += tokens
+        self._started = None
+
+    def training(self, *, step: int, tokens: int, loss: float, lr: float, grad_norm: float) -> None:
+        """Record the mean loss since the last record, and the speed."""
+        _write(self._metrics, {"step": step, "tokens": tokens, "loss": loss, "lr": lr, "grad_norm": grad_norm})
+        per_second = self._tokens / self._seconds if self._seconds > 0 else 0.0
+        flops = per_second * self._flops_per_token
+        timing = {
+            "step": step,
+            "seconds": round(self._seconds, 6),
+            "tokens_per_second": round(per_second, 1),
+            "memory_bytes": memory_bytes(self._device),
+            "flops_per_second": round(flops),
+            "mfu": None if self._peak is None else round(flops / self._peak, 4),
+        }
+        _write(self._timings, timing)
+        left = (self._num_steps - step) * (tokens // step) / per_second if per_second else 0.0
+        say(
+            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  loss {loss:.4f}  lr {lr:.2e}  "
+            f"{per_second:,.0f} tokens/s  eta {duration(left)}"
+        )
+        self._seconds, self._tokens = 0.0, 0
+
+    def validation(self, *, step: int, scores: Mapping[str, Score]) -> None:
+        """Record the scores of all validation sets."""
+        _write(self._metrics, {"step": step, "validation": {name: asdict(score) for name, score in scores.items()}})
+        parts = (f"{name} {score.loss:.4f} ({score.bits_per_byte:.4f} bits/byte)" for name, score in scores.items())
+        say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  validation: " + ", ".join(parts))
+
+    def sync(self) -> int:
+        """Make metrics.jsonl durable and return its length in bytes."""
+        os.fsync(self._metrics.fileno())
+        return os.fstat(self._metrics.fileno()).st_size
+
+    def close(self) -> None:
+        """Close the files."""
+        self._metrics.close()
+        self._timings.close()
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the training lines and the validation lines of a metrics.jsonl."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if "loss" in line], [line for line in lines if "validation" in line]
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Return the device's peak bfloat16 operations per second, or None if it is not in our table (a CPU never is)."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((flops for key, flops in PEAK_FLOPS.items() if key in name), None)
+
+
+def memory_bytes(device: torch.device) -> int:
+    """Return the peak memory: of the GPU if the run is there, else of the process (resident)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kilobytes
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people write them: `45s`, `3m20s`, `2h05m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def say(text: str) -> None:
+    """Print a line for the reader."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:
+    file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+    file.flush()
