@@ -1,0 +1,293 @@
+"""Documents that share a band or a text with another, laid out on disk so that they can be compared in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.dedup import kernels
+from curate.dedup.minhash import estimated_similarity, list_parts
+from curate.dedup.settings import Dedup
+from curate.dedup.spill import DiskColumn, Sorter, zeros_on_disk
+
+SHINGLES = pa.schema(
+    [
+        pa.field("doc", pa.int64(), nullable=False),  # ascending, also from file to file
+        pa.field("component", pa.int64(), nullable=False),
+        pa.field("exact", pa.int64(), nullable=False),  # smallest doc with the same normalised text
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("source_rank", pa.int32(), nullable=False),  # 0 is kept first
+        pa.field("num_bytes", pa.int64(), nullable=False),
+        pa.field("bands", pa.list_(pa.uint64()), nullable=False),  # empty where doc != exact, as the shingles
+        pa.field("shingles", pa.large_list(pa.uint64()), nullable=False),  # ascending, no repeats; empty if unverified
+    ]
+)
+
+_BLOCK = 1 << 14  # rows handled at once when columns are gone through
+_RANK_BITS, _SIZE_BITS = 15, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Who stands for whom.
+
+    Attributes:
+        representatives: By row: row of the representative, its own if it is one.
+        similarities: By row: to the representative; 1 for an exact copy.
+        leaders: By row: the first by priority among the exact copies of the row.
+        firsts: By row: first row (smallest doc) of its cluster.
+        sizes: By row: documents in its cluster.
+        num_compared: Pairs compared.
+    """
+
+    representatives: npt.NDArray[np.int64]
+    similarities: npt.NDArray[np.float64]
+    leaders: npt.NDArray[np.int64]
+    firsts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    num_compared: int
+
+
+class Members:
+    """The rows of all shingle files; a row is a document's place among them, so rows and docs ascend together.
+
+    Attributes:
+        docs: By row.
+        heads: By row: the row with the smallest doc among its exact copies, which holds their bands and shingles.
+    """
+
+    def __init__(self, files: Sequence[str], settings: Dedup, memory_bytes: int, folder: str) -> None:
+        """Read the files into columns in `folder`, which must be empty and outlive this object.
+
+        Raises:
+            ValueError: If the files are not in document order, or not all there.
+        """
+        minhash = settings.minhash
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._longest = settings.keep.then == "longest"
+        self._num_bands = minhash.bands if minhash else 0
+        self._threshold = float(minhash.verify) if minhash else 0.0  # False: 0, a shared band decides
+        rows_per_band = minhash.rows if minhash else 1
+        self._estimates = np.array(
+            [0.0]
+            + [
+                estimated_similarity(k, num_bands=self._num_bands, rows_per_band=rows_per_band)
+                for k in range(1, self._num_bands + 1)
+            ]
+        )
+        self._num_clusterings = 0
+        exact = self._read(files)
+        self.heads = zeros_on_disk(folder, "heads", np.int64, self.size)
+        for start in range(0, self.size, _BLOCK):
+            wanted = exact[start : start + _BLOCK]
+            heads = np.searchsorted(self.docs, wanted)
+            if (self.docs[np.minimum(heads, self.size - 1)] != wanted).any():
+                raise ValueError(
+                    "a document's exact copy is in none of the shingle files; pass the files of all document shards"
+                )
+            self.heads[start : start + _BLOCK] = heads
+        self._fill_buckets()
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.docs)
+
+    def _read(self, files: Sequence[str]) -> npt.NDArray[np.int64]:
+        names = {"doc": np.int64, "exact": np.int64, "source_rank": np.int64, "num_bytes": np.int64}
+        columns = {name: DiskColumn(self._folder, name, dtype) for name, dtype in names.items()}
+        ids = DiskColumn(self._folder, "id", np.uint8)
+        values = DiskColumn(self._folder, "shingles", np.uint64)
+        ends = DiskColumn(self._folder, "ends", np.int64)
+        ends.append(np.zeros(1, np.int64))
+        sorter = Sorter([("key", "u8"), ("slot", "i8")], self._memory_bytes // 2, self._folder, "bands")
+        last = -1
+        for path in files:
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                for group in range(file.num_row_groups):
+                    for batch in file.read_row_group(group, use_threads=False).to_batches():
+                        docs = batch["doc"].to_numpy()
+                        if len(docs) and (docs[0] <= last or (np.diff(docs) <= 0).any()):
+                            raise ValueError(f"{path}: documents do not ascend; pass shingle files in document order")
+                        last = int(docs[-1]) if len(docs) else last
+                        first_row = columns["doc"].size
+                        for name, column in columns.items():
+                            column.append(batch[name].to_numpy())
+                        ids.append(np.frombuffer(b"".join(map(_id_bytes, batch["id"].to_pylist())), np.uint8))
+                        shingles, offsets = list_parts(batch["shingles"])
+                        values.append(shingles[offsets[0] : offsets[-1]])
+                        ends.append(offsets[1:] - offsets[-1] + values.size)
+                        self._sort_bands(batch["bands"], first_row, sorter, path)
+        self.docs = columns["doc"].finish()
+        self._ranks = columns["source_rank"].finish()
+        self._num_bytes = columns["num_bytes"].finish()
+        self._ids = ids.finish()
+        self._shingles, self._ends = values.finish(), ends.finish()
+        self._sorter = sorter
+        return columns["exact"].finish()
+
+    def _sort_bands(self, bands: pa.Array, first_row: int, sorter: Sorter, path: str) -> None:
+        keys, offsets = list_parts(bands)
+        counts = np.diff(offsets)
+        if not np.isin(counts, (0, self._num_bands)).all():
+            raise ValueError(f"{path}: documents have {counts.max()} bands, the settings {self._num_bands}")
+        rows = first_row + np.flatnonzero(counts)
+        if len(rows):
+            slots = rows[:, None] * self._num_bands + np.arange(self._num_bands)
+            sorter.append(keys[offsets[0] : offsets[-1]], slots.reshape(-1))
+
+    def _fill_buckets(self) -> None:
+        num_slots = self.size * self._num_bands
+        self._bucket_of = zeros_on_disk(self._folder, "bucket_of", np.int64, num_slots)
+        starts = zeros_on_disk(self._folder, "starts", np.int64, num_slots // 2 + 1)
+        entries = zeros_on_disk(self._folder, "entries", np.int64, num_slots)
+        state = np.array([0, 0, -1, 0], np.int64)
+        last_key = np.zeros(1, np.uint64)
+        for batch in self._sorter.sorted():
+            keys, slots = np.ascontiguousarray(batch["key"]), np.ascontiguousarray(batch["slot"])
+            kernels.fill_buckets(keys, slots, self._num_bands, state, last_key, self._bucket_of, starts, entries)
+        num_buckets, num_entries = int(state[0]), int(state[1])
+        starts[num_buckets] = num_entries
+        self._starts, self._entries = starts[: num_buckets + 1], entries[:num_entries]
+        del self._sorter
+
+    def id(self, row: int | np.int64) -> str:
+        """Return the document's id, 32 hex digits."""
+        return self._ids[16 * row : 16 * row + 16].tobytes().hex()
+
+    def cluster(self, kept: npt.NDArray[np.uint8] | None = None) -> Clustering:
+        """Join each document to the first of higher priority that it resembles and that stands for itself.
+
+        Priority is source_rank, then size if the settings say so, then document order. Representatives are never
+        joined to anything, so no chain of pairs makes a cluster.
+
+        Args:
+            kept: By row: 1 if the document is still kept. These come before all others, so that the answer among them
+                is what it would be without the others, who then join them or each other.
+        """
+        number = self._num_clusterings
+        self._num_clusterings += 1
+
+        def column(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+            return zeros_on_disk(self._folder, f"{name}-{number}", dtype, size)
+
+        sorter = Sorter([("priority", "u8"), ("row", "i8")], self._memory_bytes // 2, self._folder, f"order-{number}")
+        for start in range(0, self.size, _BLOCK):
+            stop = min(start + _BLOCK, self.size)
+            sorter.append(self._priorities(start, stop, kept), np.arange(start, stop))
+        order = column("order", np.int64, self.size)
+        done = 0
+        for batch in sorter.sorted():
+            order[done : done + len(batch)] = batch["row"]
+            done += len(batch)
+        leaders = column("leaders", np.int64, self.size)
+        representatives = column("representatives", np.int64, self.size)
+        similarities = column("similarities", np.float64, self.size)
+        num_compared = kernels.assign(
+            order,
+            self.heads,
+            self._num_bands,
+            self._bucket_of,
+            self._starts,
+            self._ends,
+            self._shingles,
+            self._threshold,
+            self._estimates,
+            column("inserted", np.int64, len(self._entries)),
+            column("num_inserted", np.int64, len(self._starts) - 1),
+            leaders,
+            column("unit_representatives", np.int64, self.size),
+            column("unit_similarities", np.float64, self.size),
+            representatives,
+            similarities,
+        )
+        firsts = column("firsts", np.int64, self.size)
+        sizes = column("sizes", np.int64, self.size)
+        kernels.count_clusters(representatives, firsts, sizes)
+        by_row = Clustering(
+            representatives,
+            similarities,
+            column("row_leaders", np.int64, self.size),
+            column("row_firsts", np.int64, self.size),
+            column("row_sizes", np.int64, self.size),
+            int(num_compared),
+        )
+        for start in range(0, self.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            of = representatives[part]
+            by_row.leaders[part] = leaders[self.heads[part]] - 1
+            by_row.firsts[part] = firsts[of] - 1
+            by_row.sizes[part] = sizes[of]
+            # Whoever leads the exact copies: a representative is equal to each of its own.
+            similarities[part] = np.where(self.heads[of] == self.heads[part], 1.0, similarities[part])
+        return by_row
+
+    def _priorities(self, start: int, stop: int, kept: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint64]:
+        ranks = self._ranks[start:stop]
+        if (ranks < 0).any() or (ranks >= 1 << _RANK_BITS).any():
+            raise ValueError(f"source_rank must be from 0 to {(1 << _RANK_BITS) - 1}")
+        limit = (1 << _SIZE_BITS) - 1
+        sizes = np.minimum(self._num_bytes[start:stop], limit) if self._longest else np.full(stop - start, limit)
+        key = (ranks.astype(np.uint64) << np.uint64(_SIZE_BITS)) | (limit - sizes).astype(np.uint64)
+        if kept is not None:
+            key |= (1 - kept[start:stop]).astype(np.uint64) << np.uint64(_RANK_BITS + _SIZE_BITS)
+        return key
+
+    def near_copies(
+        self, targets: npt.NDArray[np.int64], name: str
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return by row the most similar of the targets that the document is a copy of, and the similarity.
+
+        Args:
+            targets: Rows, ascending.
+            name: Prefix of scratch files; no two calls may share it.
+
+        Returns:
+            Rows of the targets, or -1 where there is none, the smallest of equally similar ones; a target is its own
+            copy at 1. Similarities, exact Jaccard or estimated.
+        """
+        stamps = zeros_on_disk(self._folder, f"{name}-stamps", np.int64, self.size)
+        nearest = zeros_on_disk(self._folder, f"{name}-nearest", np.int64, self.size)
+        similarities = zeros_on_disk(self._folder, f"{name}-similarities", np.float64, self.size)
+        kernels.near_copies(
+            targets,
+            self.heads,
+            self._num_bands,
+            self._bucket_of,
+            self._starts,
+            self._entries,
+            self._ends,
+            self._shingles,
+            self._threshold,
+            self._estimates,
+            stamps,
+            nearest,
+            similarities,
+        )
+        rows = zeros_on_disk(self._folder, f"{name}-rows", np.int64, self.size)
+        found = zeros_on_disk(self._folder, f"{name}-found", np.float64, self.size)
+        for start in range(0, self.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            rows[part] = nearest[self.heads[part]] - 1
+            found[part] = similarities[self.heads[part]]
+        return rows, found
+
+
+def _id_bytes(value: str) -> bytes:
+    raw = bytes.fromhex(value) if len(value) == 32 else b""
+    if len(raw) != 16:
+        raise ValueError(f"a document id is 32 hex digits, got {value!r}")
+    return raw
+
+
+def empty_lists_where(column: pa.Array, drop: pa.Array) -> pa.Array:
+    """Return the list column with empty lists where `drop` is true."""
+    return pc.if_else(drop, pa.scalar([], column.type), column)

@@ -1,0 +1,171 @@
+"""MinHash signatures of documents, cut into bands (Broder 1997, On the resemblance and containment of documents).
+
+A shingle is `ngram` consecutive folded words (`curate.words`); a document with fewer words has one shingle, all of its
+words, so that short texts are equal or different and never alike for want of shingles; one without words has none.
+Each of bands * rows hash functions keeps the smallest value over the document's shingles; two documents agree on one
+with the probability of their Jaccard similarity. A band is `rows` such values, stored as one 64-bit key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from curate.dedup.settings import Dedup
+from curate.stage import Stage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+# The shingle hash is the same for every seed, so that shingle sets of any two runs can be compared.
+_SHINGLE_SEED = 0x5348494E474C45  # "SHINGLE"
+
+
+def collision_probability(similarity: float, *, num_bands: int, rows_per_band: int) -> float:
+    """Return the probability that two documents share a band: 1 - (1 - s^r)^b (Mining of Massive Datasets, 3.4.2)."""
+    return float(1.0 - (1.0 - similarity**rows_per_band) ** num_bands)
+
+
+def estimated_similarity(num_shared: int, *, num_bands: int, rows_per_band: int) -> float:
+    """Return the similarity at which `num_shared` of the bands are expected to agree, (k / b)^(1 / r), to 6 digits."""
+    return float(round((num_shared / num_bands) ** (1.0 / rows_per_band), 6))
+
+
+def shingle_multipliers(ngram: int) -> npt.NDArray[np.uint64]:
+    """Return the odd multipliers of the shingle hash, shape (ngram,)."""
+    import numpy as np
+
+    from curate.dedup.kernels import split_mix
+
+    return np.array([value | 1 for value in split_mix(_SHINGLE_SEED, ngram)], np.uint64)
+
+
+def list_parts(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Return (values, offsets) of a list column of uint64; row i is values[offsets[i]:offsets[i + 1]]."""
+    import numpy as np
+
+    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    return column.values.to_numpy(zero_copy_only=False), offsets
+
+
+def shingle_sets(word_hashes: pa.Array, ngram: int) -> list[npt.NDArray[np.uint64]]:
+    """Return each document's shingle hashes, ascending, without repeats.
+
+    Args:
+        word_hashes: large_list of uint64, one row a document.
+        ngram: Words in a shingle.
+    """
+    import numpy as np
+
+    from curate.dedup import kernels
+
+    words, offsets = list_parts(word_hashes)
+    multipliers = shingle_multipliers(ngram)
+    room = np.empty(int(np.diff(offsets).max(initial=0)), np.uint64)
+    sets = []
+    for start, stop in itertools.pairwise(offsets):
+        count = kernels.hash_shingles(words, start, stop, multipliers, room)
+        sets.append(np.unique(room[:count]))
+    return sets
+
+
+def signatures(
+    word_hashes: pa.Array, *, ngram: int, num_permutations: int, seed: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Return MinHash signatures, shape (documents, num_permutations), and the number of shingles, repeats counted.
+
+    The share of equal values in two signatures estimates the Jaccard similarity of the two shingle sets; the hash
+    functions are those of `kernels.sign`, with parameters from SplitMix64 of the seed. The row of a document without
+    shingles means nothing.
+    """
+    import numpy as np
+
+    from curate.dedup import kernels
+
+    words, offsets = list_parts(word_hashes)
+    parameters = np.array(kernels.split_mix(seed, num_permutations), np.uint64)
+    factors = (parameters >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+    masks = (parameters & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    values = np.empty((len(word_hashes), num_permutations), np.uint32)
+    counts = np.empty(len(word_hashes), np.int64)
+    kernels.sign(words, offsets, shingle_multipliers(ngram), factors, masks, values, counts)
+    return values, counts
+
+
+def signature_schema() -> pa.Schema:
+    """Return the columns that `Signatures.apply` gives."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("exact_hash", pa.string(), nullable=False),
+            pa.field("bands", pa.list_(pa.uint64()), nullable=False),
+            pa.field("num_shingles", pa.int64(), nullable=False),
+            pa.field("num_bytes", pa.int64(), nullable=False),
+        ]
+    )
+
+
+class Signatures(Stage):
+    """Per-document columns by which copies are found.
+
+    Holds only the settings that shape these, so that a new threshold or keep order signs nothing again.
+
+    Attributes:
+        ngram, rows, seed: As in `MinHash`.
+        bands: As in `MinHash`; 0 leaves the band lists empty.
+    """
+
+    libraries: ClassVar[tuple[str, ...]] = ("xxhash",)
+
+    ngram: Annotated[int, Field(ge=1)] = 5
+    bands: Annotated[int, Field(ge=0)] = 14
+    rows: Annotated[int, Field(ge=1)] = 8
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+    @classmethod
+    def of(cls, dedup: Dedup) -> Signatures:
+        """Return the signatures that these settings compare."""
+        if dedup.minhash is None:
+            return cls(bands=0)
+        minhash = dedup.minhash
+        return cls(ngram=minhash.ngram, bands=minhash.bands, rows=minhash.rows, seed=minhash.seed)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return exact_hash, bands, num_shingles and num_bytes: same rows, same order.
+
+        Args:
+            batch: Has `text` (large_string; null counts as empty) and `word_hashes` (large_list of uint64).
+
+        Returns:
+            exact_hash: string, 32 hex digits (`exact.exact_hash`). bands: list of uint64, one key for each band, or
+            none if the document has no words. num_shingles: int64, repeats counted. num_bytes: int64, UTF-8 bytes.
+        """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from curate.dedup import kernels
+        from curate.dedup.exact import exact_hash
+
+        texts = batch["text"]
+        values, counts = signatures(
+            batch["word_hashes"], ngram=self.ngram, num_permutations=self.bands * self.rows, seed=self.seed
+        )
+        keys = np.empty((len(texts), self.bands), np.uint64)
+        kernels.band_keys(values, self.rows, keys)
+        ends = np.concatenate([[0], np.cumsum(np.where(counts > 0, self.bands, 0))]).astype(np.int32)
+        num_bytes = pc.fill_null(pc.binary_length(texts.cast(pa.large_binary())), 0).cast(pa.int64())
+        return pa.record_batch(
+            [
+                pa.array(map(exact_hash, texts.to_pylist()), pa.string()),
+                pa.ListArray.from_arrays(pa.array(ends), pa.array(keys[counts > 0].reshape(-1))),
+                pa.array(counts),
+                num_bytes,
+            ],
+            schema=signature_schema(),
+        )

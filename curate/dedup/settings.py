@@ -1,0 +1,137 @@
+"""What a recipe says under `dedup:` and `validation:`. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from curate.stage import Settings
+
+_MULTIPLES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+
+
+class Exact(Settings):
+    """Remove documents whose normalised text (`curate.dedup.exact.normal_form`) equals that of another."""
+
+
+class MinHash(Settings):
+    """Remove near copies: MinHash signatures cut into bands (Broder 1997; Leskovec et al., Mining of Massive Datasets, 3.4).
+
+    Attributes:
+        ngram: Words in a shingle.
+        bands, rows: Two documents are compared if all rows of at least one band agree. Defaults as in FineWeb
+            (Penedo et al. 2024, arXiv:2406.17557): 14 bands of 8 rows.
+        verify: Smallest Jaccard similarity of the two shingle sets, computed exactly, at which a compared pair is a
+            pair of near copies; False: a shared band decides.
+        seed: Of the hash functions.
+    """
+
+    ngram: Annotated[int, Field(ge=1, le=1000)] = 5
+    bands: Annotated[int, Field(ge=1, le=10_000)] = 14
+    rows: Annotated[int, Field(ge=1, le=1000)] = 8
+    verify: Annotated[float, Field(gt=0, le=1)] | Literal[False] = 0.7
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+    @field_validator("verify", mode="before")
+    @classmethod
+    def _check_verify(cls, value: Any) -> Any:
+        if value is False:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise ValueError(f"verify is a threshold above 0 and at most 1, or false; got {value!r}")
+        return float(value)
+
+
+class Keep(Settings):
+    """Which copy stays.
+
+    Attributes:
+        order: Sources, those to keep first; sources not named follow in recipe order.
+        then: Within a source the longest text (UTF-8 bytes) or the first; ties go to the first by (path, offset).
+    """
+
+    order: tuple[str, ...] = ()
+    then: Literal["longest", "first"] = "longest"
+
+    @field_validator("order")
+    @classmethod
+    def _check_order(cls, order: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(order)) != len(order):
+            raise ValueError(f"keep.order names a source twice: {', '.join(order)}")
+        return order
+
+    def ranks(self, sources: Sequence[str]) -> dict[str, int]:
+        """Return the priority of each source, 0 first.
+
+        Args:
+            sources: All sources of the recipe, in its order.
+
+        Raises:
+            ValueError: If `order` names a source that the recipe does not have.
+        """
+        unknown = [name for name in self.order if name not in sources]
+        if unknown:
+            raise ValueError(f"keep.order names {', '.join(unknown)}; the recipe's sources are {', '.join(sources)}")
+        ordered = [*self.order, *(name for name in sources if name not in self.order)]
+        return {name: rank for rank, name in enumerate(ordered)}
+
+
+class Dedup(Settings):
+    """Deduplication over all sources. A kind that is not named is not done; if neither is named, both are."""
+
+    exact: Exact | None = None
+    minhash: MinHash | None = None
+    keep: Keep = Keep()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_unless_named(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "exact" not in value and "minhash" not in value:
+            return {**value, "exact": Exact(), "minhash": MinHash()}
+        return value
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Dedup:
+        if self.exact is None and self.minhash is None:
+            raise ValueError("dedup has neither exact nor minhash; name one, or leave dedup out")
+        return self
+
+
+def clustering(dedup: Dedup | None) -> Dedup:
+    """Return the settings by which clusters are found, whatever is removed by them.
+
+    Validation and decontamination ask for near copies also where the recipe removes none, or exact copies only: what
+    the recipe leaves out is filled in with defaults.
+    """
+    if dedup is None:
+        return Dedup()
+    return Dedup(exact=dedup.exact or Exact(), minhash=dedup.minhash or MinHash(), keep=dedup.keep)
+
+
+class Validation(Settings):
+    """Documents of each source set aside to measure loss on.
+
+    Attributes:
+        tokens: Smallest size per source, in tokens (UTF-8 bytes / 4: no tokenizer exists yet). "20k" and "1M" are read.
+        min_documents: Smallest number of documents per source.
+    """
+
+    tokens: Annotated[int, Field(ge=1)] = 20_000
+    min_documents: Annotated[int, Field(ge=1)] = 20
+
+    @field_validator("tokens", mode="before")
+    @classmethod
+    def _read_multiple(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        match = re.fullmatch(r"(\d+)(?:\.(\d+))?([kMGBT]?)", value.strip())
+        if match is None:
+            raise ValueError(f"tokens is a whole number, or one with k, M, G, B or T such as 20k; got {value!r}")
+        whole, fraction, unit = match[1], match[2] or "", match[3]
+        number, rest = divmod(int(whole + fraction) * _MULTIPLES[unit], 10 ** len(fraction))
+        if rest:
+            raise ValueError(f"tokens is a whole number; got {value!r}")
+        return number

@@ -1,0 +1,163 @@
+"""Arrays larger than memory: columns on disk, and an external merge sort.
+
+Everything lives in a scratch folder that the caller makes and removes. Memory maps are page cache, not buffers: the
+operating system takes them back when it needs the room.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_FAN_IN = 64  # runs merged at once: bounds open files and keeps each run's block of a useful size
+_MIN_RECORDS = 1024  # a smaller buffer would spend its time in calls
+
+
+def zeros_on_disk(folder: str, name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+    """Return a one-dimensional array of zeros that lies in a new (sparse) file of the folder."""
+    if size == 0:
+        return np.zeros(0, dtype)  # an empty file cannot be mapped
+    return np.memmap(Path(folder, name), dtype, "w+", shape=(size,)).view(np.ndarray)
+
+
+class DiskColumn:
+    """A column that is appended to and, once complete, read as one array."""
+
+    def __init__(self, folder: str, name: str, dtype: npt.DTypeLike) -> None:
+        self._path = Path(folder, name)
+        self._dtype = np.dtype(dtype)
+        self._file = self._path.open("xb")
+        self.size = 0
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Write the values behind those that are there."""
+        np.ascontiguousarray(values, self._dtype).tofile(self._file)
+        self.size += len(values)
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Close the file and return its values, shape (size,), mapped and writable in place."""
+        self._file.close()
+        if self.size == 0:
+            return np.zeros(0, self._dtype)
+        return np.memmap(self._path, self._dtype, "r+", shape=(self.size,)).view(np.ndarray)
+
+
+class Sorter:
+    """Sorts records by all their fields, first field first, within a bounded buffer.
+
+    Runs are sorted in memory and written to the scratch folder; `sorted` merges them. Records that compare equal are
+    the same record, so the answer does not depend on the size of the buffer.
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, memory_bytes: int, folder: str, name: str) -> None:
+        """Make an empty sorter.
+
+        Args:
+            dtype: A structured dtype of numbers.
+            memory_bytes: About what the sorter may hold at any time.
+            folder: The scratch folder.
+            name: Prefix of this sorter's files there.
+        """
+        self.dtype = np.dtype(dtype)
+        fields = self.dtype.names
+        if fields is None:
+            raise TypeError(f"a Sorter needs a structured dtype, got {dtype!r}")
+        self._fields = fields
+        # A sort needs the records, an index, a copy of a field and room to merge: about three times the records.
+        self._capacity = max(_MIN_RECORDS, memory_bytes // 4 // self.dtype.itemsize)
+        self._memory_bytes = memory_bytes
+        self._buffer = np.empty(0, self.dtype)
+        self._used = 0
+        self._folder = folder
+        self._name = name
+        self._runs: list[Path] = []
+        self._num_files = 0
+
+    def append(self, *columns: npt.NDArray[Any]) -> None:
+        """Add records, one array for each field, in the order of the dtype."""
+        done = 0
+        while done < len(columns[0]):
+            if self._used == len(self._buffer):
+                self._make_room()
+            step = min(len(columns[0]) - done, len(self._buffer) - self._used)
+            for field, column in zip(self._fields, columns, strict=True):
+                self._buffer[field][self._used : self._used + step] = column[done : done + step]
+            self._used += step
+            done += step
+
+    def _make_room(self) -> None:
+        if len(self._buffer) < self._capacity:
+            grown = np.empty(min(self._capacity, max(_MIN_RECORDS, 2 * len(self._buffer))), self.dtype)
+            grown[: self._used] = self._buffer[: self._used]
+            self._buffer = grown
+        else:
+            self._runs.append(self._write(self._drain()))
+
+    def _drain(self) -> Iterator[npt.NDArray[Any]]:
+        records = self._buffer[: self._used]
+        index = _sorting_index(records, self._fields)
+        step = max(_MIN_RECORDS, self._capacity // 4)
+        for start in range(0, len(index), step):
+            yield records[index[start : start + step]]
+        self._used = 0
+
+    def _write(self, batches: Iterator[npt.NDArray[Any]]) -> Path:
+        path = Path(self._folder, f"{self._name}.run-{self._num_files}")
+        self._num_files += 1
+        with path.open("xb") as file:
+            for batch in batches:
+                batch.tofile(file)
+        return path
+
+    def sorted(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield all records in order, in batches; call once, after the last `append`."""
+        if not self._runs:
+            yield from self._drain()
+            self._buffer = np.empty(0, self.dtype)
+            return
+        if self._used:
+            self._runs.append(self._write(self._drain()))
+        self._buffer = np.empty(0, self.dtype)
+        while len(self._runs) > _FAN_IN:
+            head, self._runs = self._runs[:_FAN_IN], self._runs[_FAN_IN:]
+            self._runs.append(self._write(self._merge(head)))
+        yield from self._merge(self._runs)
+
+    def _merge(self, paths: list[Path]) -> Iterator[npt.NDArray[Any]]:
+        block = max(_MIN_RECORDS // 4, self._memory_bytes // 8 // self.dtype.itemsize // len(paths))
+        files = [path.open("rb") for path in paths]
+        try:
+            blocks = [np.empty(0, self.dtype) for _ in paths]
+            done = [False] * len(paths)
+            while True:
+                for k, file in enumerate(files):
+                    if not done[k] and len(blocks[k]) < block:
+                        more = np.fromfile(file, self.dtype, block - len(blocks[k]))
+                        done[k] = len(blocks[k]) + len(more) < block
+                        blocks[k] = np.concatenate([blocks[k], more]) if len(blocks[k]) else more
+                # Every record up to the smallest last one of the unfinished runs is in memory: they can go out.
+                bounds = [blocks[k][-1].item() for k in range(len(paths)) if not done[k]]
+                if bounds:
+                    bound = min(bounds)
+                    cuts = [bisect.bisect_right(b, bound, key=lambda record: record.item()) for b in blocks]
+                else:
+                    cuts = [len(b) for b in blocks]
+                ready = np.concatenate([b[:cut] for b, cut in zip(blocks, cuts, strict=True)])
+                blocks = [b[cut:] for b, cut in zip(blocks, cuts, strict=True)]
+                if len(ready):
+                    yield ready[_sorting_index(ready, self._fields)]
+                if not bounds:
+                    return
+        finally:
+            for file, path in zip(files, paths, strict=True):
+                file.close()
+                path.unlink()
+
+
+def _sorting_index(records: npt.NDArray[Any], fields: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    return np.lexsort(tuple(records[field] for field in reversed(fields)))
