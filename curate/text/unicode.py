@@ -73,6 +73,7 @@ def _config() -> Any:
         fix_latin_ligatures=False,
         fix_character_width=False,
         uncurl_quotes=False,
+        fix_c1_controls=False,
         fix_line_breaks=False,
         remove_control_chars=False,
         normalization=None,
