@@ -1,0 +1,161 @@
+"""Puts the demo corpus together and writes it: regular pages, code and books, with the planted documents among them."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from curate.read.demo_parts import sites
+from curate.read.demo_parts.archive import Page, write_warc
+from curate.read.demo_parts.faults import Planted, benchmarks, plant
+from curate.read.demo_parts.ingredients import Ingredients, write_prose
+from curate.read.demo_parts.sites import DOCS, FORUM, MANUAL, NOTES, WEEKLY
+
+NUM_ARCHIVES = 6
+# Pages of the numeric packages, drawn by hash: they have more than the rest together.
+MAX_NUMERIC_PAGES = 300
+MAX_CHAPTER_BYTES = 400_000  # a book of a package is cut here, so that no package outweighs the reference
+
+
+def write_corpus(ingredients: Ingredients, folder: Path) -> None:
+    """Write web/, code/, books/, benchmarks/ and truth.jsonl below `folder`."""
+    prose = write_prose(ingredients)
+    library = Path(sysconfig.get_path("stdlib"))
+    planted = plant(lambda name: (library / f"{name}.py").read_text(encoding="utf-8"))
+    truth: list[dict[str, Any]] = []
+    truth += _write_web(folder / "web", [*_regular_pages(prose["articles"]), *planted.pages])
+    truth += _write_code(folder / "code", ingredients, planted)
+    truth += _write_books(folder / "books", prose["books"], planted)
+    (folder / "benchmarks").mkdir()
+    for name, items in benchmarks().items():
+        rows = []
+        for item in items:
+            row = {"id": item.id, "query": item.query, "choices": list(item.choices), "gold": item.gold}
+            rows.append({"id": item.id, "passage": item.passage} | row if item.passage else row)
+        _write_lines(folder / "benchmarks" / f"{name}.jsonl", rows)
+    _write_lines(folder / "truth.jsonl", truth)
+
+
+def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def _chosen(articles: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield all articles but those of the numeric packages, of which a fixed number is drawn from each."""
+    numeric: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for article in articles:
+        package = article["key"].partition(".")[0]
+        if package in ("numpy", "scipy"):
+            numeric[package].append(article)
+        else:
+            yield article
+    for package in sorted(numeric):
+        drawn = sorted(numeric[package], key=lambda article: sites.number(article["key"], 2**62))
+        yield from drawn[:MAX_NUMERIC_PAGES]
+
+
+def _regular_pages(articles: list[dict[str, Any]]) -> Iterator[Page]:
+    chosen = list(_chosen(articles))
+    collections: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for article in chosen:
+        collections[article["collection"]].append(article)
+    addresses = {article["key"]: _address(article) for article in chosen}
+    for article in chosen:
+        key, title = article["key"], article["title"]
+        siblings = collections[article["collection"]]
+        first = sites.number(key, len(siblings))
+        near = (siblings + siblings)[first : first + 14]
+        links = [(other["title"], addresses[other["key"]]) for other in near if other["key"] != key]
+        host = addresses[key].split("/")[2]
+        if host == FORUM:
+            page = sites.thread(key, title, article["blocks"], links[:6])
+        elif host in (DOCS, MANUAL):
+            page = sites.documentation(host, key, title, article["blocks"], links)
+        else:
+            page = sites.article(host, key, title, article["blocks"], links[:6])
+        yield Page(addresses[key], page.encode(), place=f"5{sites.number(addresses[key], 10**12):012}")
+
+
+def _address(article: dict[str, Any]) -> str:
+    key = article["key"]
+    name = key.replace(".", "/")
+    package = key.partition(".")[0]
+    if key == article["collection"] and article["title"].startswith("About "):
+        return f"https://{WEEKLY}/{name}"
+    if package in ("numpy", "scipy"):
+        return f"https://{MANUAL}/{name}.html"
+    luck = sites.number(f"{key}/host", 100)
+    if luck < 8:
+        return f"https://{FORUM}/t/{sites.number(key, 10**6):06}/{name.replace('/', '-').lower()}"
+    return f"https://{NOTES}/{name.lower()}" if luck < 30 else f"https://{DOCS}/{name}.html"
+
+
+def _write_web(folder: Path, pages: list[Page]) -> Iterator[dict[str, Any]]:
+    folder.mkdir()
+    pages = sorted(pages, key=lambda page: (page.place, page.kind, page.url))
+    share = -(-len(pages) // NUM_ARCHIVES)
+    for number in range(NUM_ARCHIVES):
+        name = f"part-{number:05}.warc.gz"
+        note = f"software: demo corpus\r\nformat: WARC File Format 1.0\r\nfilename: {name}\r\n"
+        info = Page(
+            name,
+            note.encode(),
+            kind="warcinfo",
+            truth={"kind": "warcinfo_record", "expect": {"skipped": True}, "note": "a record about the file itself"},
+        )
+        for page, offset in write_warc(
+            folder / name, [info, *pages[number * share : (number + 1) * share]], number * 1800
+        ):
+            if page.truth is not None:
+                place = {"file": f"web/{name}", "source": "web", "path": name, "offset": offset, "url": page.url}
+                yield place | {key: value for key, value in page.truth.items() if key != "cut_to"}
+
+
+def _write_code(folder: Path, ingredients: Ingredients, planted: Planted) -> Iterator[dict[str, Any]]:
+    for name, path in ingredients.code:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(path.read_bytes())
+    for name, data, truth in planted.code:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+        if truth is not None:
+            yield {"file": f"code/{name}", "source": "code", "path": name, "offset": 0} | truth
+
+
+def _write_books(folder: Path, books: list[dict[str, Any]], planted: Planted) -> Iterator[dict[str, Any]]:
+    import zstandard
+
+    folder.mkdir()
+    shelves: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = {"reference": [], "handbooks": []}
+    for book in books:
+        text, size = [], 0
+        for chapter in book["chapters"]:
+            size += len(chapter.encode())
+            if size > MAX_CHAPTER_BYTES:
+                break
+            text.append(chapter)
+        shelf = "reference" if book["title"].startswith("The Python") else "handbooks"
+        name = book["title"].lower().replace(":", "").replace(" ", "-")
+        row = {"id": name, "title": book["title"], "author": "", "language": "en", "text": "\n\n".join(text)}
+        shelves[shelf].append((row, None))
+    shelves["stories"] = planted.books
+    for shelf, rows in shelves.items():
+        data, places = b"", []
+        for row, truth in rows:
+            places.append((len(data), row["id"], truth))
+            data += json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        path = f"{shelf}.jsonl.zst"
+        (folder / path).write_bytes(zstandard.ZstdCompressor(level=10, write_content_size=True).compress(data))
+        for offset, name, truth in places:
+            if truth is not None:
+                yield {
+                    "file": f"books/{path}",
+                    "source": "books",
+                    "path": path,
+                    "offset": offset,
+                    "source_id": name,
+                } | truth
