@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from curate.recipe import Recipe, load
-    from curate.run import Plan, RunResult, check, run
+    from curate.runner import Plan, RunResult, check, run
 
 __version__ = "0.1.0"
 __all__ = ["Plan", "Recipe", "RunResult", "__version__", "check", "load", "run"]
@@ -21,10 +21,10 @@ __all__ = ["Plan", "Recipe", "RunResult", "__version__", "check", "load", "run"]
 _HOMES = {
     "load": "curate.recipe",
     "Recipe": "curate.recipe",
-    "check": "curate.run",
-    "run": "curate.run",
-    "Plan": "curate.run",
-    "RunResult": "curate.run",
+    "check": "curate.runner",
+    "run": "curate.runner",
+    "Plan": "curate.runner",
+    "RunResult": "curate.runner",
 }
 
 

@@ -29,7 +29,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "float64": pa.float64(),
     "int64": pa.int64(),
     "bool": pa.bool_(),
-    "string": pa.large_string(),
+    "string": pa.string(),
     "list<uint64>": pa.large_list(pa.uint64()),
 }
 
@@ -109,13 +109,13 @@ def guarded(call: Call, batch: pa.RecordBatch, ids: Sequence[str], context: Task
 
 def _checked(call: Call, result: pa.RecordBatch, rows: int) -> pa.RecordBatch:
     balance(call.source, call.block, "rows", rows, {"returned": result.num_rows})
-    if not result.schema.equals(call.schema):
+    if result.schema.names != call.schema.names or result.schema.types != call.schema.types:
         missing = [field.name for field in call.schema if field.name not in result.schema.names]
         detail = f"columns {missing} are missing" if missing else f"returned {result.schema.to_string()!r}"
         raise StageError(
             call.source, call.block, "", f"{detail}; declared is {call.schema.to_string()!r}.", "Return exactly the declared columns."
         )
-    return result
+    return pa.RecordBatch.from_arrays(result.columns, schema=call.schema)
 
 
 def _spread(parts: list[pa.RecordBatch], good: list[int], rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -335,6 +335,24 @@ def read_removed(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
             if first is not row:
                 first["also_fired"] = [*first["also_fired"], row["rule"], *row["also_fired"]]
     return found
+
+
+SIZES = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("bytes", pa.int64(), nullable=False)])
+
+
+def sizes_by_rule(path: Path, removed: Mapping[str, str]) -> dict[str, int]:
+    """Return "<stage>/<rule>" -> UTF-8 bytes of revision 0 removed by it.
+
+    Args:
+        path: sizes.parquet of the shard.
+        removed: Document id -> "<stage>/<rule>".
+    """
+    sums: dict[str, int] = {}
+    for batch in pq.ParquetFile(path).iter_batches(ROWS_PER_GROUP):
+        for name, size in zip(batch["id"].to_pylist(), batch["bytes"].to_pylist(), strict=True):
+            if name in removed:
+                sums[removed[name]] = sums.get(removed[name], 0) + size
+    return dict(sorted(sums.items()))
 
 
 def text_bytes(text: pa.Array) -> np.ndarray:

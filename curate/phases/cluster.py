@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from curate.dedup.settings import Dedup, Validation
 from curate.document import DUPLICATES
 from curate.ledger import balance
 from curate.phases.measure import Block, last_revision
-from curate.pipeline import BATCH_ROWS, ParquetFile, read_removed
+from curate.pipeline import BATCH_ROWS, ParquetFile, read_removed, sizes_by_rule
 from curate.plan import TaskContext
 from curate.stage import Stage
 from curate.words import with_words
@@ -183,12 +184,10 @@ def choose(
     context: TaskContext,
     key: str,
     dedup: Dedup | None,
-    clustering: Dedup,
     validation: Validation | None,
     seed: int,
     shards: Sequence[ShardOfCorpus],
     shingle_keys: Sequence[str],
-    clusters_key: str,
 ) -> None:
     """Write what was chosen, one file a shard, and duplicates.parquet with the kept copies."""
     with context.writing(key) as output, context.scratch() as scratch:
@@ -201,21 +200,24 @@ def choose(
         output.counts |= choosing.choose(
             states,
             [str(context.entry(one).path("shingles.parquet")) for one in shingle_keys],
-            str(context.entry(clusters_key).path("clusters.parquet")),
+            decisions=str(scratch / "choice.parquet"),
+            duplicates=str(output.path("duplicates.parquet")),
             dedup=dedup,
-            clustering=clustering,
             validation=validation,
             seed=seed,
-            output=str(scratch / "choice.parquet"),
-            duplicates=str(output.path("duplicates.parquet")),
             memory_bytes=context.memory,
             scratch=str(scratch),
         )
-        _split(scratch / "choice.parquet", shards, output.folder)
+        output.counts["shards"] = _split(context, scratch / "choice.parquet", shards, output.folder)
 
 
-def _split(path: Path, shards: Sequence[ShardOfCorpus], folder: Path) -> None:
-    """Write choice-<shard>.parquet for each shard, so that a change in one leaves the others' results alone."""
+def _split(context: TaskContext, path: Path, shards: Sequence[ShardOfCorpus], folder: Path) -> list[dict[str, Any]]:
+    """Write choice-<shard>.parquet for each shard, so that a change in one leaves the others' results alone.
+
+    Returns:
+        For each shard, documents and bytes removed, by "<stage>/<rule>".
+    """
+    counts = []
     ends = [shard.first for shard in shards[1:]] + [None]
     schema = pq.read_schema(path)
     for number, (shard, end) in enumerate(zip(shards, ends, strict=True)):
@@ -223,3 +225,11 @@ def _split(path: Path, shards: Sequence[ShardOfCorpus], folder: Path) -> None:
         with ParquetFile(folder / f"choice-{number:05d}.parquet", schema.remove_metadata()) as file:
             for batch in pq.read_table(path, filters=bounds).to_batches(1000):
                 file.write(batch.replace_schema_metadata(None))
+        reasons = {
+            row["id"]: f"{row['stage']}/{row['rule']}"
+            for row in pq.read_table(folder / f"choice-{number:05d}.parquet", columns=["id", "removed", "stage", "rule"]).to_pylist()
+            if row["removed"]
+        }
+        sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), reasons)
+        counts.append({"removed": dict(sorted(Counter(reasons.values()).items())), "bytes": sizes})
+    return counts

@@ -37,8 +37,8 @@ class Collected:
         extracted: Result key of extract.
         decided: Result keys that hold removed.parquet, in phase order (decide, decontaminate).
         edits: Result key that holds edits.parquet, or None.
-        choice: Result key of choose, or None.
-        first: Document number of the shard's first document.
+        choice: Result key of choose and the name of the shard's file in it, or None.
+        near: The bound that near copies passed, in words.
         blocks: Steps up to the last revision.
         finals: Steps marked `at: collect`.
         language: Result key of the last block that measures `language`, or None.
@@ -48,8 +48,8 @@ class Collected:
     extracted: str
     decided: tuple[str, ...]
     edits: str | None
-    choice: str | None
-    first: int
+    choice: tuple[str, str] | None
+    near: str
     blocks: tuple[Block, ...]
     finals: tuple[Block, ...]
     language: str | None
@@ -65,7 +65,7 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
         skipped=dict(early.counts["skipped"]),
     )
     removed = read_removed(context.entry(one).path("removed.parquet") for one in settings.decided)
-    choices = _choices(context, settings, early.counts["extracted"])
+    choices = _choices(context, settings)
     cuts = _cuts(context, settings)
     measured: Counter[str] = Counter()
     with context.writing(key) as output:
@@ -95,14 +95,12 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
         }
 
 
-def _choices(context: TaskContext, settings: Collected, documents: int) -> dict[str, dict[str, Any]]:
+def _choices(context: TaskContext, settings: Collected) -> dict[str, dict[str, Any]]:
     """Return id -> what choose says about it; a document without an entry is kept for training, alone."""
     if settings.choice is None:
         return {}
-    path = context.entry(settings.choice).path("choice.parquet")
-    last = settings.first + documents
-    table = pq.read_table(path, filters=[("doc", ">=", settings.first), ("doc", "<", last)])
-    return {row["id"]: row for row in table.to_pylist()}
+    key, name = settings.choice
+    return {row["id"]: row for row in pq.read_table(context.entry(key).path(name)).to_pylist()}
 
 
 def _cuts(context: TaskContext, settings: Collected) -> dict[str, list[dict[str, Any]]]:
@@ -144,10 +142,16 @@ def _decide(
         for name in ids:
             choice = choices.get(name)
             if choice is not None and choice["removed"]:
+                similarity = choice["similarity"]
                 row = removal(
-                    name, choice["stage"], choice["rule"], kept_id=choice["kept_id"], similarity=choice["similarity"],
-                    threshold=choice.get("threshold"), value=choice["similarity"],
-                )  # fmt: skip
+                    name,
+                    choice["stage"],
+                    choice["rule"],
+                    value=similarity,
+                    threshold="not equal" if choice["rule"] == "dedup.exact" else settings.near,
+                    kept_id=choice["kept_id"],
+                    similarity=similarity,
+                )
                 if name in gone:
                     gone[name]["also_fired"] = [*gone[name]["also_fired"], row["rule"]]
                 else:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.document import REMOVED
-from curate.ledger import same_rows
-from curate.pipeline import Fired, ParquetFile, evaluate, removal, rows_written
+from curate.ledger import balance, same_rows
+from curate.pipeline import Fired, ParquetFile, evaluate, removal, rows_written, sizes_by_rule
 from curate.plan import TaskContext
 from curate.stage import Rule
 
@@ -53,7 +53,7 @@ def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str
             result = evaluate(rule, columns | own, len(ids))
             for row in np.flatnonzero(result.mask):
                 fired[row].append((result, rule.name, result.values[row]))
-    counts: Counter[str] = Counter()
+    reasons: dict[str, str] = {}
     with context.writing(key) as output:
         path = output.path("removed.parquet")
         with ParquetFile(path, REMOVED) as file:
@@ -62,10 +62,12 @@ def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str
                 for row in range(start, min(start + 1000, len(ids))):
                     if fired[row]:
                         record = _record(ids[row], fired[row], columns, row)
-                        counts[f"{record['stage']}/{record['rule']}"] += 1
+                        reasons[ids[row]] = f"{record['stage']}/{record['rule']}"
                         rows.append(record)
                 file.write_rows(rows)
-        output.counts |= {"removed": dict(sorted(counts.items())), "rows": rows_written(path)}
+        balance(source, "decide", "documents", len(reasons), {"removed": rows_written(path)})
+        sizes = sizes_by_rule(context.entry(extracted_key).path("sizes.parquet"), reasons)
+        output.counts |= {"removed": dict(sorted(Counter(reasons.values()).items())), "bytes": sizes}
 
 
 def _failures(block: str, table: pa.Table, fired: list[list[tuple[Fired | None, str, Any]]]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.decontaminate.decide import Common, count_common, decide, summarise
@@ -16,7 +18,7 @@ from curate.decontaminate.settings import Decontaminate
 from curate.inputs import InputFile, fetch
 from curate.phases.cluster import ShardOfCorpus, cluster_numbers
 from curate.phases.measure import last_revision
-from curate.pipeline import BATCH_ROWS, read_batches, read_removed
+from curate.pipeline import BATCH_ROWS, read_batches, read_removed, sizes_by_rule
 from curate.plan import TaskContext
 from curate.stage import Stage
 from curate.words import with_words
@@ -82,7 +84,7 @@ def decide_shard(
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
     matches: dict[str, list[int]] = {}
     for batch in read_batches(context.entry(matches_key).path("measurements.parquet")):
-        lengths = np.asarray(pa.compute.list_value_length(batch["matches"]).fill_null(0))
+        lengths = np.asarray(pc.list_value_length(batch["matches"]).fill_null(0))
         for row in np.flatnonzero(lengths):
             matches[batch["id"][row].as_py()] = batch["matches"][row].as_py()
 
@@ -97,8 +99,13 @@ def decide_shard(
     with context.writing(key) as output:
         for name, table in decisions._asdict().items():
             pq.write_table(table, output.path(f"{name}.parquet"), compression="zstd")
-        newly = [name for name in decisions.removed["id"].to_pylist() if name not in before]
-        output.counts |= {"removed": {"decontaminate/decontaminate.ngram": len(newly)} if newly else {}, "ids": newly}
+        newly = {
+            name: f"decontaminate/{rule}"
+            for name, rule in zip(decisions.removed["id"].to_pylist(), decisions.removed["rule"].to_pylist(), strict=True)
+            if name not in before
+        }
+        sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), newly)
+        output.counts |= {"removed": dict(sorted(Counter(newly.values()).items())), "bytes": sizes}
 
 
 def summary(

@@ -16,7 +16,7 @@ from curate.errors import CurateError, StageError
 from curate.gate import Gate
 from curate.inputs import InputFile, fetch, open_input
 from curate.ledger import balance
-from curate.pipeline import Call, Failure, ParquetFile, guarded, removal, replace_text, rows_written, text_bytes
+from curate.pipeline import SIZES, Call, Failure, ParquetFile, guarded, removal, replace_text, rows_written, text_bytes
 from curate.plan import TaskContext
 from curate.stage import Extractor, Source, Stage
 from curate.text.hashing import choice_hash, document_id
@@ -56,16 +56,20 @@ class _Counts:
     payload: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
-    repaired: int = 0
+    repairs: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
 
 
 def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, files: Sequence[InputFile]) -> None:
-    """Write result `key`: extracted.parquet (EXTRACTED), removed.parquet (REMOVED_EARLY), and what was counted."""
+    """Write result `key`: extracted.parquet (EXTRACTED), removed.parquet (REMOVED_EARLY), sizes.parquet, and counts."""
     counts = _Counts()
     with context.writing(key) as output:
         extracted_path, removed_path = output.path("extracted.parquet"), output.path("removed.parquet")
-        with ParquetFile(extracted_path, EXTRACTED) as extracted, ParquetFile(removed_path, REMOVED_EARLY) as removed:
+        with (
+            ParquetFile(extracted_path, EXTRACTED) as extracted,
+            ParquetFile(removed_path, REMOVED_EARLY) as removed,
+            ParquetFile(output.path("sizes.parquet"), SIZES) as sizes,
+        ):
             for file in files:
                 if settings.limit is not None and counts.read >= settings.limit:
                     break
@@ -73,6 +77,7 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
                     good, bad = _process(context, settings, file, batch, counts)
                     removed.write_rows(bad)
                     extracted.write(good)
+                    sizes.write(pa.record_batch([good["id"], pa.array(text_bytes(good["text"]))], schema=SIZES))
                     if settings.limit is not None and counts.read >= settings.limit:
                         break
         written = {"extracted": rows_written(extracted_path), "removed": rows_written(removed_path)}
@@ -84,7 +89,7 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
             "payload": counts.payload,
             "skipped": dict(sorted(counts.skipped.items())),
             "removed": dict(sorted(counts.removed.items())),
-            "repaired": counts.repaired,
+            "repairs": dict(sorted(counts.repairs.items())),
             "warnings": counts.warnings[:_MOST_WARNINGS],
         }
 
@@ -200,17 +205,17 @@ def _texts(
     rows = [row for row in range(batch.num_rows) if row not in bad]
     if settings.repair is not None and rows:
         some = batch.take(pa.array(rows, pa.int64()))
-        schema = pa.schema([("text", pa.large_string()), ("repairs", pa.int64())])
+        schema = pa.schema([("text", pa.large_string()), ("repairs", pa.list_(pa.string()))])
         call = Call(settings.source, "repair", settings.repair_key, settings.repair.repair, schema)  # type: ignore[attr-defined]
         result, failures = guarded(call, some, [ids[row] for row in rows], context)
         _note_failures("repair", rows, ids, failures, bad)
         batch = _put(batch, "text", rows, result["text"])
         repairs = result["repairs"].to_pylist()
-        counts.repaired += sum(1 for number in repairs if number)
         metadata = batch["metadata"].to_pylist()
-        for row, number in zip(rows, repairs, strict=True):
-            if number:
-                metadata[row] = json.dumps(json.loads(metadata[row] or "{}") | {"repairs": number}, ensure_ascii=False)
+        for row, made in zip(rows, repairs, strict=True):
+            counts.repairs.update(made or ())
+            if made:
+                metadata[row] = json.dumps(json.loads(metadata[row] or "{}") | {"repairs": made}, ensure_ascii=False)
         batch = batch.set_column(batch.schema.get_field_index("metadata"), "metadata", pa.array(metadata, pa.large_string()))
         _note_empty(batch, ids, bad)
     return replace_text(batch, batch["text"].cast(pa.large_string()))

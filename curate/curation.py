@@ -1,0 +1,582 @@
+"""The phases from extract to collect: their tasks, their keys, what goes into the account and into the run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
+from curate.errors import InputError, Problem, RecipeError, StageError
+from curate.inputs import InputFile, expand_variables, fixed_shards, list_inputs
+from curate.plan import PHASES, Task
+from curate.progress import Progress
+from curate.recipe import Recipe, SourceRecipe
+
+if TYPE_CHECKING:
+    from curate.execute.local import LocalExecutor, TaskDone
+    from curate.manifest import Account
+    from curate.phases.cluster import ShardOfCorpus
+    from curate.phases.measure import Block
+
+SHARD_BYTES = 64 << 20  # of input: neighbours are grouped up to this
+SHARD_FILES = 500
+
+# Raise when the phase's own code changes its results; the stages have versions of their own.
+VERSIONS = dict.fromkeys(PHASES, 1)
+
+
+@dataclass(slots=True)
+class Shard:
+    """One shard of a source, with the result keys known so far."""
+
+    source: SourceRecipe
+    number: int
+    files: tuple[InputFile, ...]
+    extracted: str = ""
+    blocks: tuple[Block, ...] = ()
+    finals: tuple[Block, ...] = ()
+    revision: str = ""  # key of the last text revision
+    signatures: str = ""
+    matches: str = ""
+    decided: list[str] = field(default_factory=list)
+    edits: str | None = None
+    choice: tuple[str, str] | None = None
+    collected: str = ""
+    encoded: str = ""
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the shard's file name in the run folder, without ending."""
+        return f"{self.number:05d}"
+
+
+def inputs_of(source: SourceRecipe, base: Path, cache: Cache) -> list[InputFile]:
+    """Return the files of a source.
+
+    Raises:
+        RecipeError: If a path matches nothing.
+    """
+    return resolve_paths(source.paths, base, cache, f"sources.{source.name}.read.paths")
+
+
+def resolve_paths(paths: Sequence[str], base: Path, cache: Cache, key: str) -> list[InputFile]:
+    """Return the files that the paths of a recipe mean: variables expanded, `demo://` made on first use."""
+    expanded = [demo_path(expand_variables(path), cache) for path in paths]
+    try:
+        return list_inputs(expanded, base, cache)
+    except InputError as error:
+        raise RecipeError((Problem(key, f"{error.file}: {error.problem} {error.remedy}"),)) from error
+
+
+def demo_path(path: str, cache: Cache) -> str:
+    """Return a `demo://` path as a path in the cache; others unchanged."""
+    if not path.startswith("demo://"):
+        return path
+    from curate.read.demo import ensure_demo
+
+    return str(ensure_demo(cache.root) / path.removeprefix("demo://"))
+
+
+class Curation:
+    """The curation of one run; `Training` goes on where it ends."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        output: Path,
+        cache: Cache,
+        executor: LocalExecutor,
+        account: Account,
+        progress: Progress,
+        *,
+        limit: int | None,
+        sample: float | None,
+    ) -> None:
+        self.recipe = recipe
+        self.output = output
+        self.cache = cache
+        self.executor = executor
+        self.account = account
+        self.progress = progress
+        self.limit = limit
+        self.sample = sample
+        self.shards: list[Shard] = []
+        self.inputs: dict[str, Any] = {}
+        self.files: set[Path] = set()  # of the run folder, relative; all others are left over from an earlier run
+        self.clusters: str | None = None
+        self.shingles: list[str] = []
+        self.index: str | None = None
+
+    # -- helpers --
+
+    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
+        """Run those tasks of a phase that have no result yet."""
+        record = self.account.phase(phase)
+        record.keys.extend(key for task in tasks for key in task.keys)
+        todo = [task for task in tasks if task.missing(self.cache)]
+        record.tasks_run += len(todo)
+        record.tasks_reused += len(tasks) - len(todo)
+        self.progress.phase(phase, len(todo), len(tasks) - len(todo))
+
+        def done(result: TaskDone) -> None:
+            record.peak_bytes = max(record.peak_bytes, result.peak_bytes)
+            self.progress.task(result.task.label)
+
+        self.executor.run(todo, done)
+
+    def entry(self, key: str) -> Entry:
+        """Return a result that must be there."""
+        entry = self.cache.entry(key)
+        assert entry is not None, key
+        return entry
+
+    def publish(self, key: str, name: str, place: str) -> None:
+        """Link a file of a result into the run folder."""
+        link(self.entry(key).path(name), self.output / place)
+        self.files.add(Path(place))
+
+    def write(self, place: str, value: Any) -> None:
+        """Write a JSON file of the run folder."""
+        write_json(self.output / place, value)
+        self.files.add(Path(place))
+
+    def key(self, phase: str, **parts: Any) -> str:
+        """Return a result key of this phase."""
+        return key_of(phase=phase, version=VERSIONS[phase], **parts)
+
+    # -- extract --
+
+    def extract(self) -> str:
+        """Read, gate, extract, repair."""
+        import importlib.metadata
+
+        from curate.phases.extract import ExtractSettings, extract_shard
+
+        arrow = importlib.metadata.version("pyarrow")  # it writes every file, and its version shows in the bytes
+        tasks = []
+        for source in self.recipe.sources:
+            files = inputs_of(source, self.recipe.base, self.cache)
+            self.inputs[source.name] = {"files": [{"path": file.path, "bytes": file.bytes, "sha256": file.digest} for file in files]}
+            sizes = tuple(file.bytes for file in files)
+            whole = self.limit is not None  # counting to a limit across shards needs one reader
+            groups = (tuple(range(len(files))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
+            for number, group in enumerate(groups):
+                shard = Shard(source, number, tuple(files[index] for index in group))
+                keys = {"extractor": stage_key(source.extractor), "repair": stage_key(source.repair)}
+                shard.extracted = self.key(
+                    "extract",
+                    source=source.name,
+                    reader=stage_key(source.reader),
+                    gate=stage_key(source.gate),
+                    **keys,
+                    files=[(file.pattern, file.path, file.digest) for file in shard.files],
+                    limit=self.limit,
+                    sample=None if self.sample is None else (self.sample, self.recipe.seed),
+                    arrow=arrow,
+                )
+                settings = ExtractSettings(
+                    source.name,
+                    source.reader,
+                    source.gate,
+                    source.extractor,
+                    source.repair,
+                    keys["extractor"],
+                    keys["repair"],
+                    self.limit,
+                    self.sample,
+                    self.recipe.seed,
+                )
+                arguments = (shard.extracted, settings, shard.files)
+                tasks.append(Task("extract", source.name, shard.name, (shard.extracted,), extract_shard, arguments))
+                self.shards.append(shard)
+        self.perform("extract", tasks)
+        first = 0
+        for shard in self.shards:
+            counts = self.entry(shard.extracted).counts
+            shard.first = first
+            first += counts["extracted"]
+            ledger = self.account.ledgers[shard.source.name]
+            ledger.read += counts["read"]
+            ledger.kept += counts["read"]
+            ledger.bytes_read += counts["bytes_read"]
+            ledger.bytes_kept += counts["bytes_read"]
+            ledger.bytes_payload += counts["payload"]
+            for reason, count in counts["skipped"].items():
+                ledger.skipped[reason] = ledger.skipped.get(reason, 0) + count
+            self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
+            self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
+        self._removals("extract", [self.entry(shard.extracted).counts | {"bytes": {}} for shard in self.shards])
+        for warning in self.account.warnings[:10]:
+            self.progress.note(f"  note: {warning}")
+        return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
+
+    def _removals(self, phase: str, counts: Sequence[Any]) -> None:
+        """Move removed documents in the account, source by source."""
+        for source in self.recipe.sources:
+            removed: dict[str, int] = {}
+            sizes: dict[str, int] = {}
+            for shard, count in zip(self.shards, counts, strict=True):
+                if shard.source is source:
+                    for name, number in count["removed"].items():
+                        removed[name] = removed.get(name, 0) + number
+                    for name, number in count["bytes"].items():
+                        sizes[name] = sizes.get(name, 0) + number
+            self.account.remove(phase, source.name, removed, sizes)
+            self._check_errors(phase, source.name, removed)
+
+    def _check_errors(self, phase: str, source: str, removed: dict[str, int]) -> None:
+        errors = {name: number for name, number in removed.items() if name.endswith(".error")}
+        if sum(errors.values()) > self.recipe.max_errors:
+            raise StageError(
+                source,
+                phase,
+                "",
+                f"{sum(errors.values())} documents made a step raise an error ({errors}), more than max_errors ({self.recipe.max_errors}).",
+                "Look at them with `curate inspect`, mend the cause, or raise max_errors.",
+            )
+
+    def _documents(self, verb: str, number: int) -> str:
+        kept = sum(ledger.kept for ledger in self.account.ledgers.values())
+        return f"{number:,} documents {verb}, {kept:,} still kept"
+
+    # -- measure --
+
+    def measure(self) -> str:
+        """Apply the steps of each source; store their numbers."""
+        from curate.phases.measure import measure_shard
+
+        index = self._index()
+        tasks = []
+        for shard in self.shards:
+            last = self._last_measures(shard, index)
+            keys = tuple(dict.fromkeys([block.key for block in shard.blocks] + [one.key for one in last]))
+            if keys:
+                arguments = (shard.source.name, shard.extracted, shard.blocks, last)
+                tasks.append(Task("measure", shard.source.name, shard.name, keys, measure_shard, arguments))
+        self.perform("measure", tasks)
+        for shard in self.shards:
+            for block in shard.blocks:
+                place = f"measurements/{shard.source.name}/{block.name}/{shard.name}.parquet"
+                self.publish(block.key, "measurements.parquet", place)
+        self.account.unchanged("measure")
+        return f"{sum(len(source.steps) for source in self.recipe.sources)} steps over {len(self.shards)} shards"
+
+    def _index(self) -> str | None:
+        """Make the benchmark index, if the recipe decontaminates; return its key."""
+        settings = self.recipe.decontaminate
+        if settings is None:
+            return None
+        from curate.phases.decontaminate import index
+
+        files = resolve_paths(settings.benchmarks, self.recipe.base, self.cache, "decontaminate.benchmarks")
+        named = list(zip(_benchmark_names(files), files, strict=True))
+        looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
+        key = self.key("measure", index=[(name, file.digest) for name, file in named], stage=stage_key(settings), looked_for=looked_for)
+        self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, named))])
+        return key
+
+    def _last_measures(self, shard: Shard, index: str | None) -> list[Any]:
+        """Set the keys of the shard's blocks; return the measures of its last revision."""
+        from curate.dedup.minhash import Signatures
+        from curate.dedup.settings import clustering
+        from curate.phases.cluster import SIGNATURES, prepare_signatures
+        from curate.phases.decontaminate import MATCHES, prepare_overlaps
+        from curate.phases.measure import Block, LastMeasure
+
+        revision = key_of(extracted=shard.extracted)
+        blocks, finals = [], []
+        for step in shard.source.steps:
+            if step.step is None:
+                continue
+            own = stage_key(step.step)
+            if step.step.at == "collect":
+                finals.append(Block(step.name, step.step, own, key_of(collect=own)))
+                continue
+            blocks.append(Block(step.name, step.step, own, self.key("measure", revision=revision, step=own)))
+            if step.step.rewrites:
+                revision = key_of(revision=revision, step=own)
+        shard.blocks, shard.finals, shard.revision = tuple(blocks), tuple(finals), revision
+        last: list[Any] = []
+        if self.clustered:
+            signatures = Signatures.of(clustering(self.recipe.dedup))
+            own = stage_key(signatures)
+            shard.signatures = self.key("measure", revision=revision, signatures=own)
+            last.append(LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures))
+        if index is not None:
+            settings = self.recipe.decontaminate
+            assert settings is not None
+            shard.matches = self.key("measure", revision=revision, index=index)
+            own = key_of(overlaps=index)
+            last.append(LastMeasure("decontaminate", settings, own, shard.matches, MATCHES, prepare_overlaps, index))
+            self.index = index
+        return last
+
+    @property
+    def clustered(self) -> bool:
+        """Return whether copies must be found: for dedup, or because validation or decontamination asks for them."""
+        return any((self.recipe.dedup, self.recipe.decontaminate, self.recipe.validation))
+
+    # -- decide --
+
+    def decide(self) -> str:
+        """Apply bounds to numbers."""
+        from curate.phases.decide import Judged, decide_shard
+
+        tasks = []
+        for shard in self.shards:
+            keys = {block.name: block.key for block in shard.blocks}
+            final = {block.name for block in shard.finals}
+            judged = tuple(
+                Judged(step.name, keys.get(step.name), step.rules()) for step in shard.source.steps if step.name not in final
+            )
+            key = self.key("decide", extracted=shard.extracted, blocks=[dataclasses.astuple(block) for block in judged])
+            shard.decided = [key]
+            arguments = (key, shard.source.name, shard.extracted, judged)
+            tasks.append(Task("decide", shard.source.name, shard.name, (key,), decide_shard, arguments))
+        self.perform("decide", tasks)
+        before = sum(ledger.kept for ledger in self.account.ledgers.values())
+        self._removals("decide", [self.entry(shard.decided[0]).counts for shard in self.shards])
+        after = sum(ledger.kept for ledger in self.account.ledgers.values())
+        return f"{before - after:,} documents removed, {after:,} still kept"
+
+    # -- cluster --
+
+    def _corpus(self) -> list[ShardOfCorpus]:
+        from curate.dedup.settings import clustering
+        from curate.phases.cluster import ShardOfCorpus
+
+        ranks = clustering(self.recipe.dedup).keep.ranks([source.name for source in self.recipe.sources])
+        return [
+            ShardOfCorpus(
+                shard.source.name,
+                ranks[shard.source.name],
+                shard.first,
+                shard.extracted,
+                shard.signatures,
+                shard.blocks,
+                tuple(shard.decided),
+            )
+            for shard in self.shards
+        ]
+
+    def cluster(self) -> str:
+        """Find copies over all sources."""
+        from curate.document import DUPLICATES
+
+        if not self.clustered:
+            self._empty("duplicates.parquet", DUPLICATES)
+            self.account.unchanged("cluster")
+            return "not asked for"
+        from curate.dedup.settings import clustering
+        from curate.phases.cluster import clusters, components, shingles
+
+        settings = clustering(self.recipe.dedup)
+        candidates = settings.model_copy(update={"keep": type(settings.keep)()})
+        corpus = self._corpus()
+        found = self.key("cluster", signatures=[shard.signatures for shard in corpus], settings=candidates)
+        self.perform("cluster", [Task("cluster", "", "components", (found,), components, (found, settings, corpus))])
+        tasks = []
+        components_sha = self.entry(found).files["components.parquet"]["sha256"]
+        for shard, member in zip(self.shards, corpus, strict=True):
+            key = self.key(
+                "cluster", components=components_sha, revision=shard.revision, first=shard.first, rank=member.rank, settings=candidates
+            )
+            self.shingles.append(key)
+            documents = self.entry(shard.extracted).counts["extracted"]
+            arguments = (key, settings, found, member, documents)
+            tasks.append(Task("cluster", shard.source.name, f"shingles {shard.name}", (key,), shingles, arguments))
+        self.perform("cluster", tasks)
+        self.clusters = self.key("cluster", shingles=self.shingles, settings=settings)
+        self.perform("cluster", [Task("cluster", "", "clusters", (self.clusters,), clusters, (self.clusters, settings, self.shingles))])
+        self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
+        self.account.unchanged("cluster")
+        import pyarrow.parquet as pq
+
+        sizes = pq.read_table(self.entry(self.clusters).path("clusters.parquet"), columns=["cluster"])["cluster"]
+        return f"{len(sizes):,} documents in {len(sizes.unique()):,} clusters of copies"
+
+    def _empty(self, place: str, schema: Any) -> None:
+        """Write a file with zero rows."""
+        from curate.pipeline import ParquetFile
+
+        temporary = self.cache.temporary / "empty.parquet"
+        with ParquetFile(temporary, schema):
+            pass
+        write_bytes(self.output / place, temporary.read_bytes())
+        self.files.add(Path(place))
+
+    # -- decontaminate --
+
+    def decontaminate(self) -> str:
+        """Remove, cut or flag documents that hold benchmark items."""
+        from curate.document import CONTAMINATION
+
+        settings = self.recipe.decontaminate
+        if settings is None:
+            self._empty("contamination.parquet", CONTAMINATION)
+            self.account.unchanged("decontaminate")
+            return "not asked for"
+        from curate.phases.decontaminate import common, decide_shard, summary
+
+        corpus = self._corpus()
+        matches = [shard.matches for shard in self.shards]
+        settings_key = key_of(settings=settings)
+        clusters_sha = self.entry(self.clusters).files["clusters.parquet"]["sha256"] if self.clusters else None
+        shared = self.key("decontaminate", matches=matches, clusters=clusters_sha, settings=settings_key)
+        arguments: tuple[Any, ...] = (shared, settings, self.index, matches, corpus, self.clusters)
+        self.perform("decontaminate", [Task("decontaminate", "", "common text", (shared,), common, arguments)])
+        shared_sha = self.entry(shared).files["common.parquet"]["sha256"]
+        tasks = []
+        for shard, member in zip(self.shards, corpus, strict=True):
+            key = self.key("decontaminate", matches=shard.matches, common=shared_sha, settings=settings_key, decided=shard.decided)
+            arguments = (key, settings, self.index, shared, shard.matches, member)
+            tasks.append(Task("decontaminate", shard.source.name, shard.name, (key,), decide_shard, arguments))
+            shard.decided.append(key)
+            shard.edits = key
+        self.perform("decontaminate", tasks)
+        decided = [shard.decided[-1] for shard in self.shards]
+        whole = self.key("decontaminate", decided=decided, common=shared_sha, settings=settings_key)
+        arguments = (whole, self.index, shared, decided)
+        self.perform("decontaminate", [Task("decontaminate", "", "summary", (whole,), summary, arguments)])
+        self._removals("decontaminate", [self.entry(key).counts for key in decided])
+        self.publish(whole, "contamination.parquet", "contamination.parquet")
+        self.account.facts["decontamination"] = json.loads(self.entry(whole).path("summary.json").read_text())
+        removed = sum(sum(self.entry(key).counts["removed"].values()) for key in decided)
+        return f"{removed:,} documents removed"
+
+    # -- choose --
+
+    def choose(self) -> str:
+        """Choose kept copies and validation documents."""
+        if not self.clustered:
+            self.account.unchanged("choose")
+            return "not asked for"
+        from curate.phases.cluster import choose
+
+        corpus = self._corpus()
+        seed = self.recipe.seed
+        key = self.key(
+            "choose",
+            decided=[self.entry(one).files["removed.parquet"]["sha256"] for shard in self.shards for one in shard.decided],
+            extracted=[shard.extracted for shard in self.shards],
+            shingles=self.shingles,
+            dedup=self.recipe.dedup,
+            validation=self.recipe.validation,
+            seed=seed,
+        )
+        arguments = (key, self.recipe.dedup, self.recipe.validation, seed, corpus, self.shingles)
+        self.perform("choose", [Task("choose", "", "kept copies", (key,), choose, arguments)])
+        entry = self.entry(key)
+        for number, shard in enumerate(self.shards):
+            shard.choice = (key, f"choice-{number:05d}.parquet")
+        self._removals("choose", entry.counts["shards"])
+        self.publish(key, "duplicates.parquet", "duplicates.parquet")
+        facts = {name: value for name, value in entry.counts.items() if name not in ("shards", "validation")}
+        if self.recipe.dedup is not None:
+            self.account.facts["dedup"] = facts
+        if "validation" in entry.counts:
+            self.account.facts["validation"] = entry.counts["validation"]
+        removed = sum(sum(one["removed"].values()) for one in entry.counts["shards"])
+        return f"{removed:,} copies removed, {sum(ledger.kept for ledger in self.account.ledgers.values()):,} still kept"
+
+    # -- collect --
+
+    def collect(self) -> str:
+        """Write the curated corpus and the decisions."""
+        from curate.phases.collect import Collected, collect_shard
+
+        near = "< " + format(self.recipe.dedup.minhash.verify, "g") if self.recipe.dedup and self.recipe.dedup.minhash else "< 0.7"
+        tasks = []
+        for shard in self.shards:
+            languages = [block.key for block in shard.blocks if "language" in block.step.adds]
+            settings = Collected(
+                source=shard.source.name,
+                extracted=shard.extracted,
+                decided=tuple(shard.decided),
+                edits=shard.edits,
+                choice=shard.choice,
+                near=near,
+                blocks=shard.blocks,
+                finals=shard.finals,
+                language=languages[-1] if languages else None,
+            )
+            shard.collected = self.key(
+                "collect",
+                extracted=shard.extracted,
+                revision=shard.revision,
+                decided=[self.entry(one).files["removed.parquet"]["sha256"] for one in shard.decided],
+                edits=self.entry(shard.edits).files["edits.parquet"]["sha256"] if shard.edits else None,
+                choice=self.entry(shard.choice[0]).files[shard.choice[1]]["sha256"] if shard.choice else None,
+                near=near,
+                finals=[(block.name, block.stage_key) for block in shard.finals],
+                language=settings.language,
+            )
+            arguments = (shard.collected, settings)
+            tasks.append(Task("collect", shard.source.name, shard.name, (shard.collected,), collect_shard, arguments))
+        self.perform("collect", tasks)
+        self._settle()
+        for shard in self.shards:
+            place = f"{shard.source.name}/{shard.name}.parquet"
+            for name in ("documents", "decisions", "edits"):
+                self.publish(shard.collected, f"{name}.parquet", f"{name}/{place}")
+        self._quarantine()
+        kept = sum(ledger.kept for ledger in self.account.ledgers.values())
+        size = sum(ledger.bytes_kept for ledger in self.account.ledgers.values())
+        return f"{kept:,} documents, {size:,} bytes"
+
+    def _settle(self) -> None:
+        measured: dict[str, dict[str, int]] = {}
+        for source in self.recipe.sources:
+            whole: dict[str, Any] = {}
+            for shard in self.shards:
+                if shard.source is source:
+                    counts = self.entry(shard.collected).counts
+                    _sum_into(whole, counts["ledger"])
+                    if counts["measured"]:
+                        _sum_into(measured.setdefault(source.name, {}), counts["measured"])
+            self.account.settle(source.name, whole)
+            errors = self.account.phase("collect").sources[source.name]["removed"]
+            self._check_errors("collect", source.name, errors)
+        if measured:
+            self.account.facts["rewritten"] = measured
+
+    def _quarantine(self) -> None:
+        import pyarrow.parquet as pq
+
+        from curate.document import QUARANTINE
+        from curate.pipeline import ParquetFile
+
+        temporary = self.cache.temporary / "quarantine.parquet"
+        with ParquetFile(temporary, QUARANTINE) as file:
+            for shard in self.shards:
+                path = self.entry(shard.collected).path("decisions.parquet")
+                rows = pq.read_table(path, columns=["id", "rule", "value_label"], filters=[("stage", "=", "quarantine")])
+                file.write_rows(
+                    [
+                        {"id": row["id"], "stage": row["rule"].removeprefix("quarantine."), "cause": row["value_label"] or ""}
+                        for row in rows.to_pylist()
+                    ]
+                )
+        write_bytes(self.output / "quarantine.parquet", temporary.read_bytes())
+        self.files.add(Path("quarantine.parquet"))
+
+
+def _benchmark_names(files: Sequence[InputFile]) -> list[str]:
+    """Return a short name for each benchmark file: its base name, or its path where base names are equal."""
+    short = [Path(file.path).name.partition(".")[0] for file in files]
+    return [name if short.count(name) == 1 else file.path for name, file in zip(short, files, strict=True)]
+
+
+def _sum_into(whole: dict[str, Any], part: Any) -> None:
+    for name, value in part.items():
+        if isinstance(value, dict):
+            _sum_into(whole.setdefault(name, {}), value)
+        else:
+            whole[name] = whole.get(name, 0) + value
+
+

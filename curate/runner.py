@@ -1,0 +1,302 @@
+"""A run: the phases in order over worker processes, their results in one folder, the account balanced."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate import __version__
+from curate.cache import Cache, write_bytes, write_json
+from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, UsageError
+from curate.inputs import expand_variables, is_remote, list_inputs
+from curate.plan import PHASES
+from curate.progress import Progress, make_progress
+from curate.recipe import Recipe, load
+
+DEFAULT_MEMORY = 1 << 30
+
+# What the run folder may hold, by the phase that writes it: results of phases that this run does not reach are cleared.
+_FOLDERS = ("extracted", "measurements", "decisions", "edits", "documents", "tokenizer", "tokens")
+_FILES = ("duplicates.parquet", "contamination.parquet", "quarantine.parquet", "mixture.json", "report.html", "report.json")
+
+
+def default_cache() -> Path:
+    """Return the cache folder: $XDG_CACHE_HOME/curate, or ~/.cache/curate."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curate"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a finished run left.
+
+    Attributes:
+        output: The run folder.
+        manifest: Content of manifest.json.
+        exit_code: 0, or what the command should return (85: a trainer saved and wants to be started again).
+    """
+
+    output: Path
+    manifest: Mapping[str, Any]
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do.
+
+    Attributes:
+        recipe: The checked recipe.
+        phases: The phases that have work.
+        sources: Source name to files and bytes; None where they are remote or made on first use, so not looked at.
+        disk_bytes: Estimate of what run folder and cache will take.
+        train_flops: Estimate of one training run, or None without `train`.
+    """
+
+    recipe: Recipe
+    phases: tuple[str, ...]
+    sources: Mapping[str, tuple[int, int] | None]
+    disk_bytes: int
+    train_flops: float | None
+
+
+def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Plan:
+    """Validate a recipe and say what a run would do. Touches nothing.
+
+    Raises:
+        RecipeError: If it cannot work, or a local path matches no file.
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else load(recipe, sets=sets, allow_code=allow_code)
+    problems = []
+    sources: dict[str, tuple[int, int] | None] = {}
+    for source in recipe.sources:
+        paths = [expand_variables(path) for path in source.paths]
+        if any(is_remote(path) for path in paths):
+            sources[source.name] = None
+            continue
+        try:
+            files = list_inputs(paths, recipe.base, None)
+            sources[source.name] = (len(files), sum(file.bytes for file in files))
+        except CurateError as error:
+            problems.append(Problem(f"sources.{source.name}.read.paths", str(error)))
+    for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
+        expanded = expand_variables(path)
+        if not is_remote(expanded):
+            try:
+                list_inputs([expanded], recipe.base, None)
+            except CurateError as error:
+                problems.append(Problem("decontaminate.benchmarks", str(error)))
+    if problems:
+        raise RecipeError(tuple(problems))
+    size = sum(found[1] for found in sources.values() if found is not None)
+    return Plan(recipe, _phases_of(recipe), sources, 3 * size, None)
+
+
+def _phases_of(recipe: Recipe) -> tuple[str, ...]:
+    skipped = set()
+    if not any((recipe.dedup, recipe.validation, recipe.decontaminate)):
+        skipped |= {"cluster", "choose"}
+    if recipe.decontaminate is None:
+        skipped.add("decontaminate")
+    if recipe.tokenizer is None:
+        skipped |= {"encode", "arrange"}
+    if recipe.mixture is None:
+        skipped.add("mix")
+    if recipe.train is None:
+        skipped.add("train")
+    return tuple(phase for phase in PHASES if phase not in skipped)
+
+
+def run(
+    recipe: Recipe | str | Path,
+    *,
+    output: str | Path | None = None,
+    cache: str | Path | None = None,
+    sets: Iterable[str] = (),
+    workers: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    until: str = PHASES[-1],
+    limit: int | None = None,
+    sample: float | None = None,
+    strict: bool = False,
+    allow_code: bool = False,
+    train: bool = True,
+    quiet: bool = False,
+) -> RunResult:
+    """Run a recipe.
+
+    Args:
+        recipe: A recipe, or the path of one.
+        output: The run folder; default runs/<recipe name>.
+        cache: Where results are kept by content; default $XDG_CACHE_HOME/curate.
+        sets: Overrides such as `dedup.minhash.verify=0.8`, if a path is given.
+        workers: Worker processes; default the number of cores.
+        memory: Bytes for the buffers of a whole-corpus phase; never changes the result.
+        until: Last phase to run, inclusive.
+        limit: Documents to read at most from each source.
+        sample: Share of documents to read, drawn by (seed, id).
+        strict: Fail if a document had to be quarantined.
+        allow_code: Whether the recipe may name Python code in its folder.
+        train: Whether to launch the training runs.
+        quiet: Show warnings only.
+
+    Returns:
+        The run folder and its manifest.
+
+    Raises:
+        CurateError: With file, row, stage and remedy; `exit_code` says which kind.
+    """
+    from curate.curation import Curation
+    from curate.execute.local import LocalExecutor
+    from curate.manifest import Account
+    from curate.training import Training
+
+    recipe = recipe if isinstance(recipe, Recipe) else load(recipe, sets=sets, allow_code=allow_code)
+    _check_options(until, limit, sample, workers)
+    folder = Path(output) if output is not None else Path("runs") / recipe.name
+    store = Cache(Path(cache) if cache is not None else default_cache())
+    progress = make_progress(quiet=quiet)
+    with locked(folder):
+        store.prepare()
+        try:
+            _begin(folder, recipe, progress)
+            account = Account(source.name for source in recipe.sources)
+            count = workers or len(os.sched_getaffinity(0))
+            executor = LocalExecutor(store, workers=count, memory=memory, modules=recipe.modules)
+            with executor:
+                curation = Curation(recipe, folder, store, executor, account, progress, limit=limit, sample=sample)
+                training = Training(curation, workers=count, train=train)
+                _phases(until, curation, training, account, progress)
+            manifest = _finish(curation, account, count, memory)
+            if until == "report":
+                from curate.report.page import write_report
+
+                with _timed(account, "report", progress):
+                    write_report(folder)
+                    curation.files |= {Path("report.html"), Path("report.json")}
+                write_json(folder / "timings.json", account.timings(workers=count, memory=memory))
+            _sweep(folder, curation.files, keep_training=until not in ("train", "report"))
+        finally:
+            progress.close()
+            store.close()
+    if strict and not manifest["reproducible"]:
+        raise CurateError(
+            f"{manifest['quarantined']} documents were quarantined (quarantine.parquet names them) and --strict was given."
+        )
+    return RunResult(folder, manifest, training.exit_code)
+
+
+def _check_options(until: str, limit: int | None, sample: float | None, workers: int | None) -> None:
+    if until not in PHASES:
+        raise UsageError(f"--until {until}: no such phase. Phases: {', '.join(PHASES)}.")
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: must be at least 1.")
+    if sample is not None and not 0 < sample <= 1:
+        raise UsageError(f"--sample {sample}: must be above 0 and at most 1.")
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers}: must be at least 1.")
+
+
+def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
+    """Write recipe.yaml; say what differs if the folder held another recipe's run."""
+    text = recipe.as_yaml()
+    path = folder / "recipe.yaml"
+    try:
+        before = path.read_text()
+    except OSError:
+        before = None
+    if before is not None and before != text:
+        import difflib
+
+        changed = [line for line in difflib.unified_diff(before.splitlines(), text.splitlines(), lineterm="", n=0) if line[:1] in "+-"]
+        shown = "\n".join(f"    {line}" for line in changed[2:22])
+        progress.note(f"{folder} holds the run of another recipe; it is replaced. What differs:\n{shown}")
+    (folder / "manifest.json").unlink(missing_ok=True)  # until the end, the folder is no finished run
+    write_bytes(path, text.encode())
+
+
+def _phases(until: str, curation: Any, training: Any, account: Any, progress: Progress) -> None:
+    for phase in PHASES[: PHASES.index(until) + 1]:
+        if phase == "report":
+            continue  # written last, when the manifest is there
+        with _timed(account, phase, progress) as report:
+            owner = curation if hasattr(curation, phase) else training
+            report.append(getattr(owner, phase)())
+        account.check()
+
+
+@contextlib.contextmanager
+def _timed(account: Any, phase: str, progress: Progress) -> Iterator[list[str]]:
+    started = time.perf_counter()
+    detail: list[str] = []
+    yield detail
+    record = account.phase(phase)
+    record.seconds = time.perf_counter() - started
+    progress.done(phase, record.seconds, detail[0] if detail else "")
+
+
+def _finish(curation: Any, account: Any, workers: int, memory: int) -> dict[str, Any]:
+    recipe = curation.recipe
+    account.check()
+    manifest: dict[str, Any] = account.manifest(recipe=recipe.name, seed=recipe.seed, inputs=curation.inputs, version=__version__)
+    write_json(curation.output / "timings.json", account.timings(workers=workers, memory=memory))
+    write_json(curation.output / "manifest.json", manifest)
+    return manifest
+
+
+def _sweep(folder: Path, files: set[Path], *, keep_training: bool) -> None:
+    """Remove what an earlier run left in the folder and this one did not write."""
+    del keep_training
+    for name in _FOLDERS:
+        for path in sorted((folder / name).rglob("*"), reverse=True):
+            relative = path.relative_to(folder)
+            if path.is_dir() and not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.rmdir()  # only if empty
+            elif relative not in files:
+                path.unlink()
+        with contextlib.suppress(OSError):
+            (folder / name).rmdir()
+    for name in _FILES:
+        if Path(name) not in files:
+            (folder / name).unlink(missing_ok=True)
+    for path in folder.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(output: Path) -> Iterator[None]:
+    """Hold the run folder: one process at a time. The lock of a dead process is free.
+
+    Raises:
+        FolderInUseError: If another process works there.
+        CurateError: If the folder cannot be written.
+    """
+    path = output / ".lock"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CurateError(f"{output}: the run folder cannot be written: {error.strerror}. Choose another --output.") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = os.fstat(handle).st_ino == path.stat().st_ino
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        if not ours:
+            holder = os.pread(handle, 100, 0).decode(errors="replace").strip() or "another process"
+            raise FolderInUseError(str(output), holder)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()}".encode(), 0)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
