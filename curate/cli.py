@@ -1,0 +1,222 @@
+"""The commands. They parse and call, nothing else; whatever is heavy is imported where it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.errors import CurateError, UsageError
+from curate.plan import PHASES
+
+app = typer.Typer(
+    help=(
+        "Curate pretraining corpora: every document accounted for, recipes compared by training small models.\n\n"
+        "Start with: curate run recipes/web_code_books.yaml"
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(help="The store of results: list it, free space.", no_args_is_help=True, rich_markup_mode=None)
+mixture_app = typer.Typer(help="Plan or optimise weights (not built yet).", no_args_is_help=True, rich_markup_mode=None)
+classifier_app = typer.Typer(help="Train or apply a quality classifier (not built yet).", no_args_is_help=True, rich_markup_mode=None)
+tokenizer_app = typer.Typer(help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(cache_app, name="cache")
+app.add_typer(mixture_app, name="mixture")
+app.add_typer(classifier_app, name="classifier")
+app.add_typer(tokenizer_app, name="tokenizer")
+
+Phase = Enum("Phase", {name: name for name in PHASES})  # type: ignore[misc]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+_LATER = {"allow_extra_args": True, "ignore_unknown_options": True}  # commands of later versions take anything, and say so
+
+
+def parse_size(text: str) -> int:
+    """Return a size such as 500M, 2G or 1GiB in bytes.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", text.strip().lower())
+    if match is None or not float(match[1]):
+        raise UsageError(f"--memory {text}: write a size such as 500M, 2G or 1GiB.")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(help="A run folder, such as runs/web_code_books.", show_default=False)]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key, e.g. dedup.minhash.verify=0.8.")]
+AllowCode = Annotated[bool, typer.Option("--allow-code", help="Import steps `module:Class` from the recipe's folder.")]
+
+
+@app.command()
+def run(
+    recipe: RecipePath,
+    output: Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/<recipe name>]")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Store of results.  [default: $XDG_CACHE_HOME/curate]")] = None,
+    sets: Sets = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.  [default: number of cores]")] = None,
+    memory: Annotated[str, typer.Option(help="Buffers of a whole-corpus phase; never changes the result.")] = "1G",
+    executor: Annotated[str, typer.Option(help="local, or ray (not built yet).")] = "local",
+    until: Annotated[Phase, typer.Option(help="Last phase to run, inclusive.")] = Phase.report,  # type: ignore[attr-defined,valid-type]
+    limit: Annotated[int | None, typer.Option(help="Documents to read at most from each source.")] = None,
+    sample: Annotated[float | None, typer.Option(help="Share of the documents to read, drawn by (seed, id).")] = None,
+    tasks: Annotated[str | None, typer.Option(help="Part i/n of the tasks (not built yet).")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if a document had to be quarantined.")] = False,
+    allow_code: AllowCode = False,
+    no_train: Annotated[bool, typer.Option("--no-train", help="Leave the training runs out.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings only.")] = False,
+) -> None:
+    """Run a recipe: curate, tokenise, mix, train, report.
+
+    A second run does only what is missing or changed: results are stored by what they depend on. It may be stopped at any
+    moment (Ctrl-C, or harder) and started again.
+
+    Exit codes: 0 done; 1 the work failed; 2 the recipe or the command line is wrong; 85 a trainer saved and wants to be
+    started again; 130 Ctrl-C.
+    """
+    if executor == "ray":
+        raise UsageError("--executor ray: not built yet. Use --executor local.")
+    if executor != "local":
+        raise UsageError(f"--executor {executor}: must be local.")
+    if tasks is not None:
+        raise UsageError("--tasks: not built yet. Use --workers.")
+    size = parse_size(memory)
+    from curate.runner import run as run_recipe
+
+    result = run_recipe(
+        recipe,
+        output=output,
+        cache=cache,
+        sets=sets or (),
+        workers=workers,
+        memory=size,
+        until=until.value,  # type: ignore[attr-defined]
+        limit=limit,
+        sample=sample,
+        strict=strict,
+        allow_code=allow_code,
+        train=not no_train,
+        quiet=quiet,
+    )
+    if not quiet:
+        kept = sum(source["kept"] for source in result.manifest["ledger"].values())
+        read = sum(source["read"] for source in result.manifest["ledger"].values())
+        report = result.output / "report.html"
+        print(f"{read:,} documents read, {kept:,} kept. " + (f"Open {report}" if report.exists() else f"See {result.output}"))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+@app.command()
+def check(recipe: RecipePath, sets: Sets = None, allow_code: AllowCode = False) -> None:
+    """Validate a recipe; print the plan, the resolved recipe and an estimate. Touches nothing."""
+    from curate.runner import check as check_recipe
+    from curate.runner import describe
+
+    print(describe(check_recipe(recipe, sets=sets or (), allow_code=allow_code)))
+
+
+@app.command()
+def inspect(
+    run: RunPath,
+    source: Annotated[str | None, typer.Option(help="Only this source.")] = None,
+    stage: Annotated[str | None, typer.Option(help="Only this stage: read, gate, extract, filter, ..., or kept.")] = None,
+    rule: Annotated[str | None, typer.Option(help="Only this rule, e.g. gopher_quality.num_words.")] = None,
+    sample: Annotated[int, typer.Option(help="How many documents.")] = 5,
+) -> None:
+    """Read samples of what was kept or removed, and why."""
+    from curate.report.inspect import inspect as inspect_run
+    from curate.report.inspect import render_plain
+
+    for row in inspect_run(run, source=source, stage=stage, rule=rule, sample=sample):
+        print(render_plain(row))
+
+
+@app.command()
+def trace(run: RunPath, key: Annotated[str, typer.Argument(metavar="ID|URL", help="Id (or its beginning), source id or URL.")]) -> None:
+    """Show the life of one document, from input byte to position in training."""
+    from curate.report.trace import render_plain
+    from curate.report.trace import trace as trace_document
+
+    print(render_plain(trace_document(run, key)))
+
+
+@app.command()
+def report(run: RunPath) -> None:
+    """Write report.html and report.json of a run again."""
+    from curate.report.page import write_report
+
+    write_report(run)
+    print(f"Open {run / 'report.html'}")
+
+
+def _later(name: str) -> Any:
+    def command(context: typer.Context) -> None:
+        raise UsageError(f"curate {name}: not built yet.")
+
+    command.__doc__ = "Not built yet."
+    return command
+
+
+for _name in ("what-if", "audit", "compare", "ablate", "export"):
+    app.command(_name, context_settings=_LATER)(_later(_name))
+for _parent, _group, _names in (
+    ("mixture", mixture_app, ("plan", "optimize")),
+    ("classifier", classifier_app, ("train", "score")),
+    ("tokenizer", tokenizer_app, ("train",)),
+):
+    for _name in _names:
+        _group.command(_name, context_settings=_LATER)(_later(f"{_parent} {_name}"))
+
+
+@cache_app.command("list")
+def cache_list(cache: Annotated[Path | None, typer.Option(help="Store of results.")] = None) -> None:
+    """Show where the store is, how many results it holds and their size."""
+    from curate.runner import cache_usage
+
+    print(cache_usage(cache))
+
+
+@cache_app.command("prune", context_settings=_LATER)
+def cache_prune() -> None:
+    """Not built yet."""
+    raise UsageError("curate cache prune: not built yet. The folder that `curate cache list` names may be deleted as a whole.")
+
+
+def main() -> None:
+    """Entry point of the command `curate`; turns errors into messages and exit codes."""
+    import click
+
+    try:
+        code = app(standalone_mode=False)
+    except CurateError as error:
+        print(f"curate: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        print(f"curate: {error.filename or ''}: {error.strerror or error}.", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
