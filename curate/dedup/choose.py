@@ -260,8 +260,7 @@ class _Draw:
         self._validation = validation
         self._folder = folder
         self._kept_bytes = np.zeros(len(facts.names), np.int64)
-        fields = [("source", "i8"), ("hash", "u8"), ("doc", "i8"), ("num_bytes", "i8")]
-        sorter = Sorter(fields, memory_bytes // 2, folder, "draw")
+        sorter = Sorter(4, memory_bytes // 4 * 3, folder, "draw")  # source, hash, doc, bytes
         for batch in _read(facts.shards):
             rows, places = rows_of(members, batch)
             stays = batch["kept"].to_numpy(zero_copy_only=False).copy()
@@ -272,11 +271,11 @@ class _Draw:
             ids = batch["id"].filter(pa.array(stays)).to_pylist()
             hashes = np.array([choice_hash(seed, value, "validation") for value in ids], np.uint64)
             sorter.append(sources, hashes, batch["doc"].to_numpy()[stays], num_bytes)
-        columns = {name: DiskColumn(folder, f"draw-{name}", dtype) for name, dtype in fields if name != "hash"}
+        columns = {place: DiskColumn(folder, f"draw-{place}", np.int64) for place in (0, 2, 3)}
         for records in sorter.sorted():
-            for name, column in columns.items():
-                column.append(records[name])
-        self._sources, self._docs, self._num_bytes = (columns[name].finish() for name in ("source", "doc", "num_bytes"))
+            for place, column in columns.items():
+                column.append(records[:, place])
+        self._sources, self._docs, self._num_bytes = (column.finish() for column in columns.values())
         self._taken = np.zeros((len(facts.names), 2), np.int64)  # bytes, documents
 
     def settle(self, drawn: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

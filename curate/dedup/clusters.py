@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curate.dedup.settings import Dedup
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from curate.dedup.spill import Sorter
+
 _ROWS_PER_GROUP = 10_000  # of tables of numbers; fixed, so that memory never shows in the bytes
 _GROUP_ROWS, _GROUP_SHINGLES = 1000, 1 << 18  # a row group of shingles ends at either, 2 MiB of them
-_SIGNATURE_BYTES = 64  # of a row of a signature file in memory, besides its bands
+_SIGNATURE_BYTES = 256  # of a row of a signature file in memory, besides its bands
 
 
 def find_components(
@@ -61,7 +63,7 @@ def find_components(
 
         rows = max(1, memory_bytes // 8 // _SIGNATURE_BYTES)
         columns = ["exact_hash"] if settings.exact else ["exact_hash", "num_shingles"]
-        sorter = Sorter([("high", "u8"), ("low", "u8"), ("doc", "i8")], memory_bytes // 2, folder, "exact")
+        sorter = Sorter(3, memory_bytes // 4 * 3, folder, "exact")
         start = 0
         for batch in _batches(signatures, columns, rows):
             hashes = batch["exact_hash"].to_pylist()
@@ -77,14 +79,14 @@ def find_components(
         if settings.minhash is not None:
             num_bands = settings.minhash.bands
             rows = max(1, memory_bytes // 8 // (_SIGNATURE_BYTES + 32 * num_bands))
-            sorter = Sorter([("key", "u8"), ("doc", "i8")], memory_bytes // 2, folder, "bands")
+            sorter = Sorter(2, memory_bytes // 4 * 3, folder, "bands")
             start = 0
             for batch in _batches(signatures, ["bands"], rows):
                 _append_bands(batch["bands"], first, start, num_bands, sorter)
                 start += batch.num_rows
             state = np.zeros(3, np.uint64)
             for records in sorter.sorted():
-                keys, docs = np.ascontiguousarray(records["key"]), np.ascontiguousarray(records["doc"])
+                keys, docs = np.ascontiguousarray(records[:, 0]), records[:, 1].astype(np.int64)
                 kernels.union_equal_keys(parent, keys, docs, state)
 
         shared = zeros_on_disk(folder, "shared", np.uint8, size)
@@ -100,21 +102,25 @@ def _batches(paths: Sequence[str], columns: list[str], rows: int) -> Iterator[pa
             yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
 
-def _point_to_first(sorter: Any, first: npt.NDArray[np.int64]) -> None:
+def _point_to_first(sorter: Sorter, first: npt.NDArray[np.int64]) -> None:
+    """Write to `first` the smallest document of each group of equal hashes, from records (high, low, document)."""
     import numpy as np
 
-    high, low, head = np.uint64(0), np.uint64(0), -1  # the group that the last batch ended in
+    last: npt.NDArray[np.uint64] | None = None  # (high, low, first document) of the group that the last batch ended in
     for records in sorter.sorted():
-        new = np.empty(len(records), bool)
-        new[0] = head < 0 or records["high"][0] != high or records["low"][0] != low
-        new[1:] = (np.diff(records["high"]) != 0) | (np.diff(records["low"]) != 0)
-        where = np.maximum.accumulate(np.where(new, np.arange(len(records)), -1))
-        heads = np.where(where < 0, head, records["doc"][where])
-        first[records["doc"]] = heads
-        high, low, head = records["high"][-1], records["low"][-1], int(heads[-1])
+        new = np.ones(len(records), bool)
+        new[1:] = (records[1:, :2] != records[:-1, :2]).any(1)
+        new[:1] = last is None or (records[:1, :2] != last[:2]).any()
+        place = np.maximum.accumulate(np.where(new, np.arange(len(records)), -1))
+        heads = records[place, 2]
+        if last is not None:
+            heads[place < 0] = last[2]
+        first[records[:, 2].astype(np.int64)] = heads
+        if len(records):
+            last = np.append(records[-1, :2], heads[-1])
 
 
-def _append_bands(bands: pa.Array, first: npt.NDArray[np.int64], start: int, num_bands: int, sorter: Any) -> None:
+def _append_bands(bands: pa.Array, first: npt.NDArray[np.int64], start: int, num_bands: int, sorter: Sorter) -> None:
     import numpy as np
 
     from curate.dedup.minhash import list_parts

@@ -108,7 +108,7 @@ class Members:
         values = DiskColumn(self._folder, "shingles", np.uint64)
         ends = DiskColumn(self._folder, "ends", np.int64)
         ends.append(np.zeros(1, np.int64))
-        sorter = Sorter([("key", "u8"), ("slot", "i8")], self._memory_bytes // 2, self._folder, "bands")
+        sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, "bands")
         last = -1
         for path in files:
             with pq.ParquetFile(path, pre_buffer=False) as file:
@@ -151,8 +151,8 @@ class Members:
         entries = zeros_on_disk(self._folder, "entries", np.int64, num_slots)
         state = np.array([0, 0, -1, 0], np.int64)
         last_key = np.zeros(1, np.uint64)
-        for batch in self._sorter.sorted():
-            keys, slots = np.ascontiguousarray(batch["key"]), np.ascontiguousarray(batch["slot"])
+        for records in self._sorter.sorted():
+            keys, slots = np.ascontiguousarray(records[:, 0]), records[:, 1].astype(np.int64)
             kernels.fill_buckets(keys, slots, self._num_bands, state, last_key, self._bucket_of, starts, entries)
         num_buckets, num_entries = int(state[0]), int(state[1])
         starts[num_buckets] = num_entries
@@ -179,15 +179,15 @@ class Members:
         def column(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
             return zeros_on_disk(self._folder, f"{name}-{number}", dtype, size)
 
-        sorter = Sorter([("priority", "u8"), ("row", "i8")], self._memory_bytes // 2, self._folder, f"order-{number}")
+        sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, f"order-{number}")
         for start in range(0, self.size, _BLOCK):
             stop = min(start + _BLOCK, self.size)
             sorter.append(self._priorities(start, stop, kept), np.arange(start, stop))
         order = column("order", np.int64, self.size)
         done = 0
-        for batch in sorter.sorted():
-            order[done : done + len(batch)] = batch["row"]
-            done += len(batch)
+        for records in sorter.sorted():
+            order[done : done + len(records)] = records[:, 1]
+            done += len(records)
         leaders = column("leaders", np.int64, self.size)
         representatives = column("representatives", np.int64, self.size)
         similarities = column("similarities", np.float64, self.size)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from curate.stage import Settings
-
-_MULTIPLES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+from curate.text.quantities import parse_count
 
 
 class Exact(Settings):
@@ -124,14 +122,5 @@ class Validation(Settings):
 
     @field_validator("tokens", mode="before")
     @classmethod
-    def _read_multiple(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        match = re.fullmatch(r"(\d+)(?:\.(\d+))?([kMGBT]?)", value.strip())
-        if match is None:
-            raise ValueError(f"tokens is a whole number, or one with k, M, G, B or T such as 20k; got {value!r}")
-        whole, fraction, unit = match[1], match[2] or "", match[3]
-        number, rest = divmod(int(whole + fraction) * _MULTIPLES[unit], 10 ** len(fraction))
-        if rest:
-            raise ValueError(f"tokens is a whole number; got {value!r}")
-        return number
+    def _read_count(cls, value: Any) -> int:
+        return parse_count(value)

@@ -17,7 +17,8 @@ from curate.dedup.minhash import Signatures
 from curate.dedup.settings import Dedup, Validation, clustering
 from curate.words import folded_words, with_words
 
-CASES = Path(os.environ.get("CURATE_CASES", Path(__file__).parents[3] / "shared" / "cases"))
+DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
+CASES = DATA.parent / "cases"
 
 
 @dataclass(frozen=True)

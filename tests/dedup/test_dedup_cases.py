@@ -13,7 +13,7 @@ AT_08 = Dedup(minhash=MinHash(verify=0.8))
 def case(name):
     path = CASES / "cases.jsonl"
     if not path.exists():
-        pytest.skip(f"fault cases are not at {CASES}; set CURATE_CASES to their folder")
+        pytest.skip(f"fault cases are absent: no folder {CASES}; set CURATE_DATA to the data folder beside it")
     with path.open(encoding="utf-8") as lines:
         return next(entry for entry in map(json.loads, lines) if entry["id"] == name)
 
