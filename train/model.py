@@ -65,7 +65,9 @@ class Attention(nn.Module):
         heads = self.qkv(x).view(batch, length, self.heads + 2 * self.kv_heads, self.head_dim).transpose(1, 2)
         query, key, value = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)  # (B, H or K, T, D)
         if self.qk_norm:
-            query, key = self.query_norm(query).to(value.dtype), self.key_norm(key).to(value.dtype)
+            # In float32: under autocast the gains are float32 too, and one kernel wants one type.
+            query = self.query_norm(query.float()).to(value.dtype)
+            key = self.key_norm(key.float()).to(value.dtype)
         query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
         mixed = functional.scaled_dot_product_attention(
             query, key, value, is_causal=True, enable_gqa=self.kv_heads != self.heads

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from train import checkpoint
+from train.config import TrainError
+
+
+def save(folder, step, *, keep_last=3):
+    tensors = {"model": {"w": torch.full((50,), float(step))}, "optimizer": {"w.step": torch.tensor(float(step))}}
+    return checkpoint.save(folder, step, tensors=tensors, state={"note": f"at {step}"}, keep_last=keep_last)
+
+
+def newest(folder):
+    said = []
+    found = checkpoint.load_newest(folder, warn=said.append)
+    return found, said
+
+
+def test_what_was_saved_comes_back(tmp_path):
+    path = save(tmp_path, 7)
+    found, said = newest(tmp_path)
+    assert (found.path, found.step, found.state["note"], said) == (path, 7, "at 7", [])
+    assert torch.equal(found.tensors["model"]["w"], torch.full((50,), 7.0))
+    assert found.tensors["optimizer"]["w.step"].shape == ()
+    assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+def test_a_folder_without_checkpoints_has_none(tmp_path):
+    assert newest(tmp_path / "absent") == (None, [])
+    assert newest(tmp_path) == (None, [])
+
+
+def test_the_newest_are_kept(tmp_path):
+    for step in (5, 20, 100):
+        save(tmp_path, step, keep_last=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000020", "step_00000100"]
+    assert newest(tmp_path)[0].step == 100
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+def edit(file):
+    file.write_text(file.read_text().replace("at 30", "at 31"))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("model.safetensors", cut, "bytes, was written with"),
+        ("optimizer.safetensors", cut, "bytes, was written with"),
+        ("model.safetensors", flip, "its sha256 is not the"),
+        ("model.safetensors", lambda file: file.unlink(), "is missing, was written with"),
+        ("state.json", cut, "cannot be read"),
+        ("state.json", edit, "does not match its own sha256"),
+        ("state.json", lambda file: file.unlink(), "cannot be read"),
+        ("state.json", lambda file: file.write_text("[]"), "cannot be read"),
+    ],
+)
+def test_a_damaged_newest_is_named_and_the_one_before_taken(tmp_path, name, damage, message):
+    # train-004
+    for step in (10, 20, 30):
+        save(tmp_path, step)
+    damage(tmp_path / "step_00000030" / name)
+    found, said = newest(tmp_path)
+    assert found.step == 20
+    assert len(said) == 1
+    assert f"step_00000030/{name}" in said[0]
+    assert message in said[0]
+    assert (tmp_path / "step_00000030.damaged").is_dir()
+    save(tmp_path, 30)  # its place is free again
+    assert newest(tmp_path)[0].state["note"] == "at 30"
+
+
+def test_only_damaged_checkpoints_are_no_reason_to_start_anew(tmp_path):
+    cut(save(tmp_path, 10) / "model.safetensors")
+    with pytest.raises(TrainError, match="all 1 checkpoints are damaged"):
+        newest(tmp_path)
+
+
+@pytest.mark.parametrize("leftover", ["step_00000040.tmp", "step_00000005.old"])
+def test_leftovers_of_a_killed_save_are_removed(tmp_path, leftover):
+    save(tmp_path, 30)
+    (tmp_path / leftover).mkdir()
+    (tmp_path / leftover / "model.safetensors").write_bytes(b"half")
+    assert newest(tmp_path)[0].step == 30
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000030"]
+
+
+def test_a_step_that_is_saved_already_is_left_alone(tmp_path):
+    path = save(tmp_path, 30)
+    before = (path / "state.json").stat().st_mtime_ns
+    assert save(tmp_path, 30) == path
+    assert (path / "state.json").stat().st_mtime_ns == before
+
+
+def test_equal_states_give_equal_bytes(tmp_path):
+    first, second = save(tmp_path / "a", 3), save(tmp_path / "b", 3)
+    for file in first.iterdir():
+        assert file.read_bytes() == (second / file.name).read_bytes()
+
+
+def test_tensors_are_not_executable(tmp_path):
+    for file in save(tmp_path, 1).iterdir():
+        assert b"\x80\x04" != file.read_bytes()[:2]  # the mark of pickle
+        assert not file.read_bytes().startswith(b"PK")  # torch.save
+
+
+def test_json_is_written_whole(tmp_path):
+    checkpoint.write_json(tmp_path / "a.json", {"b": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"b": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

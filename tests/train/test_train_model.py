@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from train.config import PRESETS
+from train.model import IGNORED, Attention, Decoder, flops_per_token, padded_vocab_size, rotary_tables, rotate, summed_nats
+
+TINY = dataclasses.replace(
+    PRESETS["demo-1m"], layers=2, dim=16, heads=4, kv_heads=2, ffn_dim=24, context=12, qk_norm=True, tied=False
+)
+
+
+def tiny(seed=0, **changes):
+    model = Decoder(dataclasses.replace(TINY, **changes), 64)
+    model.initialize(seed)
+    return model
+
+
+def tokens(batch=3, length=12, seed=1):
+    return torch.randint(0, 64, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("qk_norm", [True, False])
+def test_a_later_token_never_changes_earlier_logits(tied, qk_norm):
+    model = tiny(tied=tied, qk_norm=qk_norm)
+    before = tokens()
+    for place in (1, 5, 11):
+        after = before.clone()
+        after[:, place] = (after[:, place] + 1) % 64
+        with torch.no_grad():
+            old, new = model.logits(before), model.logits(after)
+        assert torch.equal(old[:, :place], new[:, :place])
+        assert not torch.allclose(old[:, place:], new[:, place:])
+
+
+def test_sequences_of_a_batch_do_not_see_each_other():
+    model = tiny()
+    batch = tokens()
+    with torch.no_grad():
+        assert torch.allclose(model.logits(batch)[1], model.logits(batch[1:2])[0], atol=1e-6)
+
+
+def test_rotation_by_hand():
+    cosine, sine = rotary_tables(3, 4, base=100.0)
+    # Frequencies 1 and 100^(-2/4) = 0.1: position 2 turns pair (0, 2) by 2 and pair (1, 3) by 0.2 radians.
+    x = torch.tensor([[1.0, 0.0, 0.0, 1.0]]).expand(3, 4)
+    expected = [math.cos(2), -math.sin(0.2), math.sin(2), math.cos(0.2)]
+    assert rotate(x, cosine, sine)[2].tolist() == pytest.approx(expected, abs=1e-6)
+    assert rotate(x, cosine, sine)[0].tolist() == [1.0, 0.0, 0.0, 1.0]
+
+
+def test_rotated_scores_depend_on_distance_only():
+    cosine, sine = rotary_tables(12, 8, base=10_000.0)
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(8, generator=generator).expand(12, 8) for _ in range(2))
+    scores = rotate(query, cosine, sine) @ rotate(key, cosine, sine).t()
+    for distance in (-3, 0, 4):
+        diagonal = scores.diagonal(distance)
+        assert torch.allclose(diagonal, diagonal[0].expand_as(diagonal), atol=1e-5)
+
+
+def test_grouped_attention_is_attention_with_shared_keys_and_values():
+    attention = Attention(dataclasses.replace(TINY, qk_norm=False))
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(2))
+    x = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(3))
+    cosine, sine = rotary_tables(5, 4, 10_000.0)
+    query, key, value = attention.qkv(x)[0].split((16, 8, 8), dim=-1)
+    gathered = []
+    for head in range(4):
+        group = head // 2  # heads 0 and 1 share key-value head 0
+        q = rotate(query[:, 4 * head : 4 * head + 4], cosine, sine)
+        k = rotate(key[:, 4 * group : 4 * group + 4], cosine, sine)
+        scores = q @ k.t() / 2.0  # sqrt(4)
+        scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
+        gathered.append(scores.softmax(-1) @ value[:, 4 * group : 4 * group + 4])
+    expected = torch.cat(gathered, -1) @ attention.out.weight.t()
+    assert torch.allclose(attention(x, cosine, sine)[0], expected, atol=1e-6)
+
+
+def test_weights_depend_on_the_seed_alone():
+    torch.manual_seed(123)  # the global generator plays no part
+    first, again, other = tiny(0).state_dict(), tiny(0).state_dict(), tiny(1).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
+
+
+def test_initial_spread():
+    model = Decoder(dataclasses.replace(TINY, layers=8, dim=128, heads=4, ffn_dim=352), 512)
+    model.initialize(0)
+    block = model.blocks[3]
+    assert block.attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.03)
+    assert block.mlp.down.weight.std().item() == pytest.approx(0.02 / 4, rel=0.03)  # sqrt(2 * 8) = 4
+    assert block.attention.out.weight.std().item() == pytest.approx(0.005, rel=0.03)
+    assert torch.equal(block.mlp_norm.weight, torch.ones(128))
+
+
+def test_a_fresh_model_knows_nothing():
+    model = tiny()
+    inputs, targets = tokens(16, seed=2), tokens(16, seed=3)
+    with torch.no_grad():
+        nats = summed_nats(model(inputs), model.head_weight, targets)
+    assert nats.item() / targets.numel() == pytest.approx(math.log(64), abs=0.02)
+
+
+def test_tied_models_have_one_matrix():
+    model = tiny(tied=True)
+    assert model.head_weight is model.embedding.weight
+    assert "head.weight" not in model.state_dict()
+
+
+def test_equal_logits_cost_the_log_of_the_vocabulary():
+    nats = summed_nats(torch.zeros(2, 3, 4), torch.ones(50, 4), torch.zeros(2, 3, dtype=torch.int64))
+    assert nats.item() == pytest.approx(6 * math.log(50))
+    assert nats.dtype == torch.float64
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 100])
+def test_chunked_loss_and_gradients_are_those_of_cross_entropy(chunk):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(3, 7, 8, generator=generator, requires_grad=True)
+    weight = torch.randn(11, 8, generator=generator, requires_grad=True)
+    targets = torch.randint(0, 11, (3, 7), generator=generator)
+    targets[0, 2] = targets[2, 6] = IGNORED
+    plain = functional.cross_entropy(
+        (hidden @ weight.t()).flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
+    )
+    expected = torch.autograd.grad(plain * 0.25, (hidden, weight))
+    nats = summed_nats(hidden, weight, targets, chunk=chunk)
+    got = torch.autograd.grad(nats * 0.25, (hidden, weight))
+    assert nats.item() == pytest.approx(plain.item(), rel=1e-6)
+    assert torch.allclose(got[0], expected[0], atol=1e-6)
+    assert torch.allclose(got[1], expected[1], atol=1e-6)
+
+
+def test_chunked_loss_needs_no_gradient():
+    with torch.no_grad():
+        assert not summed_nats(torch.ones(1, 2, 4), torch.ones(5, 4), torch.zeros(1, 2, dtype=torch.int64)).requires_grad
+
+
+def test_bfloat16_is_close_to_float32():
+    model = tiny()
+    inputs, targets = tokens(), tokens(seed=4)
+    results = []
+    for enabled in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            nats = summed_nats(model(inputs), model.head_weight, targets)
+        nats.backward()
+        results.append((nats.item(), model.blocks[0].mlp.down.weight.grad.clone()))
+    (exact, exact_grad), (rounded, rounded_grad) = results
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, rel=2e-3)  # 8 bits of mantissa
+    assert rounded_grad.dtype == torch.float32
+    assert torch.nn.functional.cosine_similarity(exact_grad.flatten(), rounded_grad.flatten(), dim=0) > 0.99
+
+
+@pytest.mark.parametrize(("size", "padded"), [(1, 64), (63, 64), (64, 64), (65, 128), (50_257, 50_304)])
+def test_the_vocabulary_is_padded_to_64(size, padded):
+    assert padded_vocab_size(size) == padded
+
+
+def test_operations_by_hand():
+    # Weights: 4 blocks of 184,576 - 256 norms, head 4096 x 128. Attention: 6 * 4 layers * 128 tokens * 128 wide.
+    assert flops_per_token(PRESETS["demo-1m"], 4096) == 6 * (4 * 184_320 + 524_288) + 393_216 == 7_962_624
