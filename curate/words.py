@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _UNSPACED = rf"[{_SCRIPTS}]"
-_JOINERS = r"\u200c\u200d"  # zero-width (non-)joiner: inside Persian and Indic words
+_JOINERS = r"\u200c\u200d\u00ad"  # zero-width (non-)joiner, inside Persian and Indic words; soft hyphen
 _LETTER = rf"[[\p{{L}}\p{{N}}\p{{M}}_{_JOINERS}]--{_UNSPACED}]"
 _TOKEN = regex.compile(
     rf"(?V1){_UNSPACED}[\p{{M}}{_JOINERS}]*"  # one character with its marks
@@ -36,7 +36,9 @@ _HAS_UNSPACED = regex.compile(rf"(?V1){_UNSPACED}")
 _UNSPACED_UNIT = regex.compile(rf"(?V1){_UNSPACED}[\p{{M}}{_JOINERS}]*|[^{_SCRIPTS}]+")
 _OUTER = regex.compile(r"(?V1)^[^\p{L}\p{N}\p{M}]+|[^\p{L}\p{N}\p{M}]+$")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"), None) | {ord("’"): "'", ord("‘"): "'"}
-_ASCII_OUTER = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_ASCII_OUTER = "".join(
+    sign for sign in map(chr, range(128)) if not sign.isalnum()
+)  # what _OUTER strips, control characters too
 
 
 def split_words(text: str) -> list[str]:

@@ -87,12 +87,10 @@ class Filter(Step):
 
     Attributes:
         ranges: Each rule with two bounds, and the two settings that are its ends; `<rule>: off` switches both off.
-        decides: Settings that only `rules` reads: with another value of these, the same measurements are decided anew.
         by: The label column from which a bound given as a map takes its number.
     """
 
     ranges: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    decides: ClassVar[tuple[str, ...]] = ()
 
     by: str = "language"
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from curate.filter.bounds import AtLeastNumber, Filter, Switch, is_off
 from curate.stage import Rule
@@ -35,7 +35,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "tfds": {"min_sentences": 3.0, "min_words_per_line": 5, "terminal_marks": _MARKS},
 }
 
-_LineCount = Annotated[int | None, BeforeValidator(lambda value: None if is_off(value) else value), Field(ge=1)]
+_Count = Annotated[int, Field(ge=1)] | None
+_LineCount = Annotated[_Count, BeforeValidator(lambda value: None if is_off(value) else value)]
 
 
 @dataclass(slots=True)
@@ -110,9 +111,14 @@ class C4Lines(Filter):
         if not isinstance(values, Mapping):
             return values
         variant = values.get("variant", "paper")
-        if not isinstance(variant, str) or variant not in VARIANTS:
-            raise ValueError(f"there is no variant {variant!r} of c4_lines; there are: {', '.join(VARIANTS)}")
-        return {**VARIANTS[variant], **values}
+        return {**VARIANTS[variant], **values} if isinstance(variant, str) and variant in VARIANTS else values
+
+    @field_validator("variant", mode="before")
+    @classmethod
+    def _known_variant(cls, value: Any) -> Any:
+        if value not in tuple(VARIANTS):
+            raise ValueError(f"there is no variant {value!r} of c4_lines; there are: {', '.join(VARIANTS)}")
+        return value
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return `text` with the kept lines, and what was cut, in lines."""

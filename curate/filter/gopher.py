@@ -228,7 +228,7 @@ def _kind(word: str) -> tuple[int, int, int, int]:
         return int(is_word), len(word) if is_word else 0, int(letters > 0), letters
     classes = [unicodedata.category(sign)[0] for sign in word]
     letters, marks = classes.count("L"), classes.count("M")
-    is_word = letters + marks + classes.count("N") > 0
+    is_word = letters + classes.count("N") > 0  # a mark alone is none: emoji carry variation selectors
     return int(is_word), len(word) if is_word else 0, int(letters > 0), letters + marks if letters else 0
 
 

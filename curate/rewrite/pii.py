@@ -54,7 +54,7 @@ _GLOBAL_IPV6 = "2000::/3"
 _SPECIAL_IPV6 = "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
 
 
-class PII(Step):
+class Pii(Step):
     """Masks e-mail addresses and IP addresses (IPv4 and IPv6).
 
     Attributes:
