@@ -193,20 +193,12 @@ def cache_prune() -> None:
 
 def main() -> None:
     """Entry point of the command `curate`; turns errors into messages and exit codes."""
-    import click
-
     try:
         code = app(standalone_mode=False)
     except CurateError as error:
         print(f"curate: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
-        print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
@@ -215,6 +207,12 @@ def main() -> None:
     except OSError as error:
         print(f"curate: {error.filename or ''}: {error.strerror or error}.", file=sys.stderr)
         sys.exit(1)
+    except Exception as error:
+        show = getattr(error, "show", None)  # a wrong command line, in the words of the parser
+        if show is None:
+            raise
+        show()
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 

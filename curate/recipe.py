@@ -50,12 +50,29 @@ STEPS: Mapping[str, type[Step]] = {
     "code": Code,
     "pii": Pii,
 }
-PRESETS = ("demo-1m", "15m", "30m", "60m", "150m", "400m", "1b")
+# Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.
+PRESET_CONTEXT = {"demo-1m": 128, "15m": 2048, "30m": 2048, "60m": 2048, "150m": 2048, "400m": 2048, "1b": 2048}
 
 _NOT_BUILT = {
     ("extract", "auto"): "the trained block model `auto` is not built yet; write trafilatura or resiliparse",
     ("extract", "justext"): "justext is not built yet; write trafilatura or resiliparse",
 }
+# What other tools call a key of ours.
+_ELSEWHERE = {
+    "threshold": "verify",
+    "similarity": "verify",
+    "jaccard": "verify",
+    "num_bands": "bands",
+    "rows_per_band": "rows",
+    "n_gram": "ngram",
+    "ngram_size": "ngram",
+    "path": "paths",
+    "files": "paths",
+    "budget": "tokens",
+    "learning_rate": "lr",
+    "model": "preset",
+}
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
 _SQL_WORDS = frozenset(
@@ -434,7 +451,8 @@ class _Loader:
             if block is not None:
                 taken.add(block.name)
                 blocks.append(block)
-        self._check_columns(key, blocks)
+        if len(blocks) == len(value):  # else what is missing would be reported twice
+            self._check_columns(key, blocks)
         return tuple(blocks)
 
     def _step(self, key: Key, entry: Any, taken: set[str]) -> StepBlock | None:
@@ -535,10 +553,8 @@ class _Loader:
             for name in dedup.keep.order:
                 if name not in names:
                     self.problem(("dedup", "keep", "order"), f"names '{name}', which is no source{_nearest(name, names)}.")
+        self._check_weights(names)
         if mixture is not None:
-            for name in mixture.weights:
-                if name not in names:
-                    self.problem(("mixture", "weights", name), f"'{name}' is no source{_nearest(name, names)}. Sources: {', '.join(names)}.")
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
             for name in caps:
                 if name not in (*names, "*"):
@@ -556,6 +572,14 @@ class _Loader:
         del sources
 
 
+    def _check_weights(self, names: tuple[str, ...]) -> None:
+        written = self.tree.value.get("mixture")
+        weights = written.get("weights") if isinstance(written, Mapping) else None
+        for name in weights if isinstance(weights, Mapping) else ():
+            if name not in names:
+                self.problem(("mixture", "weights", name), f"'{name}' is no source{_nearest(name, names)}. Sources: {', '.join(names)}.")
+
+
 def expression_columns(expression: str) -> tuple[str, ...]:
     """Return the column names in a SQL expression: identifiers that are no keyword, function or part of a string."""
     bare = re.sub(r"'(?:[^']|'')*'", " ", expression)
@@ -567,8 +591,14 @@ def expression_columns(expression: str) -> tuple[str, ...]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean '{near[0]}'"
+    elsewhere = difflib.get_close_matches(name, _ELSEWHERE, n=1, cutoff=0.7)
+    if elsewhere and _ELSEWHERE[elsewhere[0]] in known:
+        return f"; what other tools call '{elsewhere[0]}' is '{_ELSEWHERE[elsewhere[0]]}' here"
+    return ""
 
 
 def _fields(model: type[BaseModel]) -> tuple[str, ...]:

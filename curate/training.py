@@ -1,0 +1,303 @@
+"""The phases from encode to train: tokenizer, token shards, mixture, and one trainer process for each seed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from curate.cache import key_of, sha256_file, stage_key, write_json
+from curate.curation import Curation, resolve_paths
+from curate.errors import CurateError, StageError
+from curate.plan import Task
+from curate.recipe import PRESET_CONTEXT
+
+_DEFAULT_WINDOW = 2048
+_SAVED = 85  # the trainer saved and wants to be started again
+_REPORT_SECONDS = 15.0
+
+
+class Training:
+    """Goes on where `Curation` ends."""
+
+    def __init__(self, curation: Curation, *, workers: int, train: bool) -> None:
+        self.curation = curation
+        self.recipe = curation.recipe
+        self.workers = workers
+        self.wanted = train and self.recipe.train is not None
+        self.tokenizer = ""  # result key
+        self.tokenizer_sha256 = ""
+        self.arranged: dict[str, str] = {}  # source -> result key
+        self.exit_code = 0
+        if self.wanted and importlib.util.find_spec("torch") is None:
+            raise CurateError("training needs torch. Install it with `pip install 'curate[train]'`, or add --no-train.")
+
+    # -- encode --
+
+    def encode(self) -> str:
+        """Train or load the tokenizer; encode every document shard."""
+        if self.recipe.tokenizer is None:
+            return self._skip("encode")
+        from curate.phases.tokens import encode_shard
+
+        run = self.curation
+        card = self._tokenizer()
+        tasks = []
+        for shard in run.shards:
+            documents = run.entry(shard.collected).files["documents.parquet"]["sha256"]
+            shard.encoded = run.key(
+                "encode", documents=documents, tokenizer=self.tokenizer_sha256, stage=stage_key(self.recipe.tokenizer)
+            )
+            arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.recipe.tokenizer)
+            tasks.append(Task("encode", shard.source.name, shard.name, (shard.encoded,), encode_shard, arguments))
+        run.perform("encode", tasks)
+        run.account.unchanged("encode")
+        run.account.facts["tokenizer"] = card
+        tokens = sum(run.entry(shard.encoded).counts["tokens"] for shard in run.shards)
+        return f"{tokens:,} tokens, vocabulary {card['vocab_size']:,}"
+
+    def _skip(self, phase: str) -> str:
+        self.curation.account.unchanged(phase)
+        return "not asked for"
+
+    def _tokenizer(self) -> dict[str, Any]:
+        """Make the tokenizer; return its card."""
+        from curate.phases.tokens import load_tokenizer, train_tokenizer
+
+        run, settings = self.curation, self.recipe.tokenizer
+        assert settings is not None
+        if settings.load is not None:
+            file = resolve_paths((settings.load,), self.recipe.base, run.cache, "tokenizer.load")[0]
+            self.tokenizer = run.key("encode", load=file.digest, stage=stage_key(settings))
+            task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, (self.tokenizer, settings, file))
+        else:
+            shards = [(shard.source.name, shard.collected) for shard in run.shards]
+            weights = dict(self.recipe.mixture.weights) if self.recipe.mixture is not None else {}
+            documents = [run.entry(key).files["documents.parquet"]["sha256"] for _, key in shards]
+            seed = self.recipe.seed
+            self.tokenizer = run.key(
+                "encode", tokenizer=stage_key(settings), training=stage_key(settings.training), documents=documents, weights=weights, seed=seed
+            )
+            arguments = (self.tokenizer, settings, shards, weights, seed)
+            task = Task("encode", "", "tokenizer", (self.tokenizer,), train_tokenizer, arguments)
+        run.perform("encode", [task])
+        run.publish(self.tokenizer, "tokenizer.model", "tokenizer/tokenizer.model")
+        run.publish(self.tokenizer, "card.json", "tokenizer/card.json")
+        entry = run.entry(self.tokenizer)
+        self.tokenizer_sha256 = entry.files["tokenizer.model"]["sha256"]
+        card: dict[str, Any] = json.loads(entry.path("card.json").read_text())
+        return card
+
+    # -- arrange --
+
+    def arrange(self) -> str:
+        """Write each source's token shards in the order of training."""
+        if self.recipe.tokenizer is None:
+            return self._skip("arrange")
+        from curate.phases.tokens import arrange_source
+
+        run = self.curation
+        tasks = []
+        for source in self.recipe.sources:
+            encoded = [shard.encoded for shard in run.shards if shard.source is source]
+            key = run.key("arrange", encoded=encoded, tokenizer=self.tokenizer_sha256, seed=self.recipe.seed)
+            self.arranged[source.name] = key
+            arguments = (key, source.name, encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
+            tasks.append(Task("arrange", source.name, "", (key,), arrange_source, arguments))
+        run.perform("arrange", tasks)
+        for name, key in self.arranged.items():
+            files = sorted(run.entry(key).files, key=lambda file: file == "manifest.json")  # the manifest comes last
+            for file in files:
+                run.publish(key, file, f"tokens/{name}/{file}")
+        run.account.unchanged("arrange")
+        return f"{len(tasks)} sources"
+
+    def _tokens(self, split: str) -> dict[str, int]:
+        counts = {}
+        for name in self.arranged:
+            manifest = json.loads((self.curation.output / "tokens" / name / "manifest.json").read_text())
+            counts[name] = sum(shard["tokens"] for shard in manifest["shards"] if shard["split"] == split)
+        return counts
+
+    # -- mix --
+
+    def mix(self) -> str:
+        """Decide what each source gives; write mixture.json."""
+        settings = self.recipe.mixture
+        if settings is None:
+            return self._skip("mix")
+        from curate.mix import plan_mixture
+
+        run = self.curation
+        window = settings.window or self._context()
+        mixture = plan_mixture(settings, self._tokens("train"), window=window, seed=self.recipe.seed)
+        run.write("mixture.json", mixture)
+        run.account.phase("mix").keys.append(key_of(mixture=mixture))
+        run.account.unchanged("mix")
+        for warning in mixture["warnings"]:
+            run.account.warnings.append(f"mixture: {warning}")
+            run.progress.note(f"  note: {warning}")
+        return f"{mixture['tokens']:,} tokens in windows of {window}"
+
+    def _context(self) -> int:
+        if self.recipe.train is None:
+            return _DEFAULT_WINDOW
+        override = self.recipe.train.overrides.get("context")
+        return override if isinstance(override, int) else PRESET_CONTEXT[self.recipe.train.preset]
+
+    # -- train --
+
+    def train(self) -> str:
+        """Start one trainer process for each seed; as many at once as there are workers, or GPUs."""
+        settings = self.recipe.train
+        if settings is None or not self.wanted:
+            return self._skip("train")
+        run = self.curation
+        data = key_of(
+            tokens={name: sha256_file(run.output / "tokens" / name / "manifest.json") for name in self.arranged},
+            mixture=sha256_file(run.output / "mixture.json"),
+        )
+        keys = run.account.phase("train").keys
+        waiting: deque[tuple[int, Path]] = deque()
+        for seed in settings.seeds:
+            folder = run.output / "train" / str(seed)
+            config = {
+                "preset": settings.preset,
+                "seed": seed,
+                "tokens": "../../tokens",
+                "mixture": "../../mixture.json",
+                "output": ".",
+                "overrides": dict(settings.overrides),
+            }
+            keys.append(key_of(config=config, data=data))
+            self._prepare(folder, config, keys[-1])
+            waiting.append((seed, folder))
+        self._clear_other_seeds(settings.seeds)
+        record = run.account.phase("train")
+        finished = [folder for _, folder in waiting if (folder / "summary.json").exists()]
+        record.tasks_reused, record.tasks_run = len(finished), len(waiting) - len(finished)
+        run.progress.phase("train", record.tasks_run, record.tasks_reused)
+        _Launcher(run, self._slots(), waiting).work()
+        codes = [json.loads((run.output / "train" / str(seed) / "exit.json").read_text())["code"] for seed in settings.seeds]
+        if _SAVED in codes:
+            self.exit_code = _SAVED
+            return "saved, to be started again"
+        run.account.unchanged("train")
+        losses = []
+        for seed in settings.seeds:
+            summary = json.loads((run.output / "train" / str(seed) / "summary.json").read_text())
+            losses.append(f"{summary['first_loss']:.2f} to {summary['last_loss']:.2f}")
+        return "loss " + ", ".join(losses)
+
+    def _slots(self) -> list[dict[str, str]]:
+        """Return the environment additions of each place where a trainer can run."""
+        devices = sorted(Path("/dev").glob("nvidia[0-9]*"))
+        if devices:
+            return [{"CUDA_VISIBLE_DEVICES": device.name.removeprefix("nvidia")} for device in devices]
+        return [{} for _ in range(self.workers)]
+
+    def _prepare(self, folder: Path, config: dict[str, Any], key: str) -> None:
+        """Write config.json; a folder that another configuration or other data made is begun anew."""
+        stamp = folder / "data.json"
+        known = None
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads(stamp.read_text())["key"]
+        if known != key and folder.exists():
+            if any(folder.iterdir()):
+                self.curation.progress.note(f"  note: {folder} was trained with other settings or data; it is begun anew.")
+            shutil.rmtree(folder)
+        if known != key:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "config.json", config)
+            write_json(stamp, {"key": key})
+
+    def _clear_other_seeds(self, seeds: tuple[int, ...]) -> None:
+        for folder in (self.curation.output / "train").iterdir():
+            if folder.name not in {str(seed) for seed in seeds}:
+                shutil.rmtree(folder)
+
+
+class _Launcher:
+    """Runs trainer processes in a number of places, one after another in each."""
+
+    def __init__(self, run: Curation, slots: list[dict[str, str]], waiting: deque[tuple[int, Path]]) -> None:
+        self.run = run
+        self.slots = slots
+        self.waiting = waiting
+        self.said = 0.0
+
+    def work(self) -> None:
+        """Run all; raise the first failure after the others were asked to save."""
+        free = list(self.slots)
+        busy: dict[subprocess.Popen[str], tuple[int, Path, dict[str, str], threading.Thread]] = {}
+        try:
+            while self.waiting or busy:
+                while self.waiting and free:
+                    seed, folder = self.waiting.popleft()
+                    slot = free.pop(0)
+                    process, reader = self._start(seed, folder, slot)
+                    busy[process] = (seed, folder, slot, reader)
+                time.sleep(0.1)
+                for process in [one for one in busy if one.poll() is not None]:
+                    seed, folder, slot, reader = busy.pop(process)
+                    reader.join()
+                    free.append(slot)
+                    self._ended(seed, folder, process.returncode)
+        finally:
+            for process in busy:
+                process.send_signal(signal.SIGTERM)  # it saves and exits
+            for process, (_, _, _, reader) in busy.items():
+                try:
+                    process.wait(timeout=60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                reader.join()
+
+    def _start(self, seed: int, folder: Path, slot: dict[str, str]) -> tuple[subprocess.Popen[str], threading.Thread]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "train", "run", str(folder / "config.json")],
+            env=os.environ | slot,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches this process, which asks the trainers to save
+        )
+        reader = threading.Thread(target=self._read, args=(seed, folder, process), daemon=True)
+        reader.start()
+        return process, reader
+
+    def _read(self, seed: int, folder: Path, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        with (folder / "log.txt").open("a") as log:
+            for line in process.stderr:
+                log.write(line)
+                log.flush()
+                if time.monotonic() - self.said > _REPORT_SECONDS:
+                    self.said = time.monotonic()
+                    self.run.progress.note(f"  seed {seed}: {line.rstrip()}")
+
+    def _ended(self, seed: int, folder: Path, code: int) -> None:
+        write_json(folder / "exit.json", {"code": code})
+        self.run.progress.task(f"seed {seed}")
+        if code not in (0, _SAVED):
+            lines = (folder / "log.txt").read_text(errors="replace").splitlines()[-8:]
+            raise StageError(
+                "",
+                "train",
+                str(folder),
+                f"the trainer of seed {seed} failed (exit {code}):\n    " + "\n    ".join(lines),
+                "Its log is log.txt in that folder. Run again to go on from the last checkpoint.",
+            )
