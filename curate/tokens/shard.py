@@ -40,7 +40,7 @@ DOCUMENTS = pa.schema(
     ]
 )
 DEFAULT_SHARD_TOKENS = 1 << 28  # 512 MiB of uint16
-_ROWS_PER_GROUP = 65_536  # fixed, so that no buffer size shows in the bytes of .docs.parquet
+_ROWS_PER_GROUP = 4096  # fixed, so that no buffer size shows in the bytes of .docs.parquet
 _LARGEST_UINT16_VOCABULARY = 65_536  # ids 0 to 65,535
 _CHUNK = 1 << 20  # tokens read at once when verifying
 
@@ -344,6 +344,12 @@ class TokenSource:
 
     def __reduce__(self) -> tuple[type[TokenSource], tuple[Path, str]]:
         return type(self), (self.folder, self.split)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """UTF-8 bytes of text per token, EOS not counted: what each token of this source carries; 0 without tokens."""
+        num_tokens = self.num_tokens - self.num_documents
+        return self.num_bytes / num_tokens if num_tokens else 0.0
 
     def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Return the ids from token `start` up to `stop`, counted over all shards; shape (stop - start,).

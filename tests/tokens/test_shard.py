@@ -101,6 +101,7 @@ def test_shards_are_cut_between_documents_and_read_as_one_stream(tmp_path):
     assert source.document_bytes.tolist() == [3, 0, 9]
     assert [source.document_at(token) for token in range(9)] == [0, 0, 0, 1, 2, 2, 2, 2, 2]
     assert (source.num_tokens, source.num_documents, source.num_bytes) == (9, 3, 12)
+    assert source.bytes_per_token == 2.0  # 12 bytes in 9 tokens, 3 of them EOS
     source.verify()
 
 
@@ -117,7 +118,7 @@ def test_a_source_without_documents_has_files_with_zero_rows(tmp_path):
     assert (tmp_path / "train-00000.bin").read_bytes() == b""
     source = TokenSource.open(tmp_path, "train")
     source.verify()
-    assert source.num_tokens == 0
+    assert (source.num_tokens, source.bytes_per_token) == (0, 0.0)
     assert source.tokens(0, 0).tolist() == []
     assert source.document_ends.tolist() == source.document_bytes.tolist() == source.document_ids == []
 
