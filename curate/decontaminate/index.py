@@ -34,6 +34,7 @@ TEXTS = pa.schema(
         pa.field("prefixes", pa.large_list(pa.uint64()), nullable=False),  # n < ngram: hash of each gram's first words
     ]
 )
+_JOINTS = (" ", " A: ", " Answer: ")  # what stands between a short question and its answer; "(A)", "a." read alike
 _SHOWN = 200  # characters of a text shown in a summary
 
 
@@ -101,35 +102,42 @@ def _texts(items: list[Item], settings: Decontaminate) -> list[_Text]:
         tested = [text for text in questions if len(text.words) >= settings.shortest]
         for text in tested:
             _cut(text, len(text.words), settings)
+        short = [text for text in questions if 0 < len(text.words) < settings.shortest]
+        tested += _joined(item, short, make, settings)
         if not tested:
-            tested = _joined(item, questions, make, settings)
-        if not tested:
-            whole = make(item.id, "+".join(text.field for text in questions), " ".join(text.text for text in questions))
-            whole.status = "short" if questions else "no_text"
-            tested = [whole]
+            tested = [_whole(item, questions, make, settings)]
         texts += tested
     return texts
 
 
 def _joined(
-    item: Item, questions: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
+    item: Item, short: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
 ) -> list[_Text]:
-    """Return the item's short question fields as one text, joined to each answer, as far as that is long enough.
+    """Return each question too short by itself with each answer behind it, as far as that is long enough.
 
     Only n-grams that start inside the question are taken: none lies in the answer alone.
     """
-    names, question = "+".join(text.field for text in questions), " ".join(text.text for text in questions)
-    num_words = sum(len(text.words) for text in questions)
-    if not num_words:
-        return []
-    joined = [(names, question)]
-    if num_words < settings.shortest:
-        joined = [(f"{names}+{name}", f"{question} {answer}") for name, answer in item.answers]
-    texts = [make(item.id, name, text) for name, text in joined]
-    texts = [text for text in texts if len(text.words) >= settings.shortest]
-    for text in texts:
-        _cut(text, num_words, settings)
+    texts: list[_Text] = []
+    for question in short:
+        for field, answer in item.answers:
+            variants = [make(item.id, f"{question.field}+{field}", f"{question.text}{by}{answer}") for by in _JOINTS]
+            if len(variants[0].words) >= settings.shortest:
+                for text in variants:
+                    _cut(text, len(question.words), settings)
+                texts += variants
     return texts
+
+
+def _whole(
+    item: Item, questions: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
+) -> _Text:
+    """Return the question fields of an item, none long enough by itself, as one text; tested if that is long enough."""
+    text = make(item.id, "+".join(text.field for text in questions), " ".join(text.text for text in questions))
+    if len(text.words) >= settings.shortest:
+        _cut(text, len(text.words), settings)
+    else:
+        text.status = "short" if questions else "no_text"
+    return text
 
 
 def _cut(text: _Text, num_starts: int, settings: Decontaminate) -> None:
@@ -140,9 +148,10 @@ def _cut(text: _Text, num_starts: int, settings: Decontaminate) -> None:
     """
     text.n = min(settings.ngram, len(text.words))
     grams = ngram_hashes(text.words, text.n)[:num_starts]
-    in_order = np.sort(np.lib.stride_tricks.sliding_window_view(text.words, text.n)[:num_starts], axis=1)
+    places = np.arange(len(grams))[:, None] + np.arange(text.n)  # (grams, n)
+    in_order = np.sort(text.words[places], axis=1)
     num_distinct = 1 + (in_order[:, 1:] != in_order[:, :-1]).sum(axis=1)
-    letters = np.lib.stride_tricks.sliding_window_view(text.has_letter, text.n)[:num_starts].any(axis=1)
+    letters = text.has_letter[places].any(axis=1)
     says = np.flatnonzero(letters & (num_distinct >= min(3, text.n)))
     _, first = np.unique(grams[says], return_index=True)
     text.starts = says[np.sort(first)]
@@ -359,7 +368,7 @@ class Index:
             return
         values = windows(short_sums, self.shortest)  # one pass for all lengths: a short n-gram shows by its first words
         where = np.flatnonzero(self._prefix_filter.may_hold(values))
-        where = where[np.isin(values[where], self.prefixes)] + at
+        where = where[_places(self.prefixes, values[where])[1]] + at
         for n in self.short_lengths:
             fits = where[where + n <= len(words)]
             yield self._exact(fits, at_positions(words, fits, n), n)
@@ -367,9 +376,8 @@ class Index:
     def _exact(
         self, where: NDArray[np.int64], values: NDArray[np.uint64], n: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        number = np.searchsorted(self.hashes, values)
-        number[number == len(self.hashes)] = 0
-        found = (self.hashes[number] == values) & (self.lengths[number] == n) if len(self.hashes) else number < 0
+        number, found = _places(self.hashes, values)
+        found &= self.lengths[number] == n
         return where[found], number[found]
 
     def grams_of(self, text: int) -> NDArray[np.int64]:
@@ -382,10 +390,18 @@ class Index:
         Raises:
             ValueError: A hash that the index does not hold: the column was measured with another index.
         """
-        number = np.searchsorted(self.hashes, matches)
-        if len(matches) and (number.max() == len(self.hashes) or (self.hashes[number] != matches).any()):
+        number, found = _places(self.hashes, matches)
+        if not found.all():
             raise ValueError("column 'matches' holds n-grams that the benchmark index does not: measure again.")
         return number
+
+
+def _places(held: NDArray[np.uint64], values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where each value stands in the sorted array `held`, and whether it does (else the place means nothing)."""
+    if not len(held):
+        return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
+    place = np.minimum(np.searchsorted(held, values), len(held) - 1)
+    return place, held[place] == values
 
 
 class _Filter:

@@ -1,6 +1,6 @@
 """Benchmark files to items: which fields of an item are looked for, and which never are.
 
-A field's role comes from the names on its path (lower case, anything but letters and digits as one underscore):
+A field's role comes from the names on its path (lower case, `camelCase` split, anything but letters and digits as one underscore):
 
 - A label (`LABELS`: ids, numbers, categories, links, gold labels) is not text of the item.
 - An answer (`ANSWERS`, any name with the word "answer", lettered or numbered options) is never looked for alone: a
@@ -46,7 +46,8 @@ LABELS = frozenset({
     "source", "split", "dataset", "subset", "config", "type", "category", "subject", "subjects", "topic", "area",
     "domain", "exam", "year", "date", "author", "license", "difficulty", "level", "grade", "language", "lang", "title",
     "label", "labels", "gold", "gold_label", "gold_labels", "class", "entailment", "similarity", "score", "tags",
-    "metadata", "entry_point", "activity_label", "alternatives_type", "answer_type", "associated_images",
+    "answer_key", "answer_idx", "answer_index", "answer_letter", "metadata", "entry_point", "activity_label",
+    "alternatives_type", "answer_type", "associated_images",
 })
 ANSWERS = frozenset({
     "gold_text", "choices", "choice", "options", "option", "alternatives", "endings", "candidates", "distractors",
@@ -57,6 +58,7 @@ ANSWERS = frozenset({
 # fmt: on
 _LETTERED = re.compile(r"(?:option|choice|ending|sol|op|ans|answer|alternative|distractor)?_?[a-e0-9]")
 _NOT_NAME = re.compile(r"[\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # answerKey
 _LEADING_LABEL = re.compile(r"\s*([^\W\d_]{1,20})\s*:(?=\s)")
 _TRAILING_LABEL = re.compile(r"(?<=\s)([^\W\d_]{1,20})\s*:\s*$")
 _MIN_LABELLED = 10  # items that must carry the same label before it counts as the benchmark's form
@@ -116,9 +118,10 @@ def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield from _parquet_rows(path)
             return
         file.seek(0)
-        lines, line = _decompressed(file), 0
+        lines, line = None, 0
         while True:
             try:
+                lines = lines or _decompressed(file)
                 data = lines.readline()
             except (OSError, EOFError, zlib.error) as error:
                 raise InputError(
@@ -147,14 +150,25 @@ def _decompressed(file: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
     if magic.startswith(_GZIP):
         return gzip.GzipFile(fileobj=file)
     if magic == _ZSTD:
-        import zstandard
+        return io.BytesIO(_zstd(file.read()))
+    return file
 
+
+def _zstd(data: bytes) -> bytes:
+    """Return the content of zstd frames; a stream reader would take a cut-off frame for a whole one."""
+    import zstandard
+
+    parts: list[bytes] = []
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
         try:
-            # one frame after another is one stream; the reader ends a line with the stream
-            return io.BytesIO(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read())
+            parts.append(frame.decompress(data))
         except zstandard.ZstdError as error:
             raise OSError(str(error)) from error
-    return file
+        if not frame.eof:
+            raise EOFError("the file ends inside a zstd frame")
+        data = frame.unused_data
+    return b"".join(parts)
 
 
 def _parquet_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -179,7 +193,7 @@ def _strings(value: Any, field: str, role: str) -> Iterator[tuple[str, str, str]
             yield role, field, value
     elif isinstance(value, dict):
         for key, part in value.items():
-            name = _NOT_NAME.sub("_", str(key).casefold()).strip("_")
+            name = _NOT_NAME.sub("_", _HUMP.sub("_", str(key)).casefold()).strip("_")
             if name in LABELS:
                 continue
             is_answer = name in ANSWERS or _LETTERED.fullmatch(name) or {"answer", "answers"} & set(name.split("_"))

@@ -16,6 +16,7 @@ BLOCK = 1 << 16  # positions hashed at a time: the working set stays in the proc
 # odd numbers these and 5 modulo 8 have powers that differ in the lowest possible bits, which keeps swapped words apart.
 _BASE = 0x9E3779B97F4A7C13
 _MASK = (1 << 64) - 1
+_LETTER_OR_DIGIT = re.compile("[A-Za-z0-9]")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"), None) | {ord("’"): "'", ord("‘"): "'"}
 
 
@@ -81,8 +82,12 @@ def word_spans(text: str) -> NDArray[np.int64]:
     for run in re.finditer(r"\S+", text):
         if number == len(words):
             break
-        first, at = number, run.start()
         word, done = words[number], 0  # the word being sought, and how much of it has been met
+        if run.group().isascii() and _LETTER_OR_DIGIT.search(run.group()) and word in run.group().casefold():
+            spans.append(run.span())  # such a run is one word
+            number += 1
+            continue
+        first = number
         for at, character in enumerate(run.group(), run.start()):
             folded = character.translate(_INVISIBLE).casefold()
             if not folded or not word.startswith(folded, done):

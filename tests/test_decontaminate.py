@@ -1,0 +1,824 @@
+"""N-gram overlap with benchmarks: scores worked out by hand, the fault cases, leaks planted in real books."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import os
+import pickle
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from curate.decontaminate import decide as decide_module
+from curate.decontaminate.decide import Common, Decisions, count_common, decide, summarise
+from curate.decontaminate.index import Index, build_index, overlaps
+from curate.decontaminate.items import read_items
+from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, word_spans
+from curate.decontaminate.settings import Decontaminate
+from curate.document import CONTAMINATION, EDITS, REMOVED
+from curate.errors import InputError
+from curate.words import folded_words, hash_word, with_words
+
+DATA = Path(os.environ.get("CURATE_DATA", Path(__file__).parents[1] / "../shared/data"))
+CASES = DATA.parent / "cases" / "cases.jsonl"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"real inputs are absent: no folder {DATA}; set CURATE_DATA")
+needs_cases = pytest.mark.skipif(
+    not CASES.is_file(), reason=f"fault cases are absent: no file {CASES}; set CURATE_DATA"
+)
+
+
+# ---- one way through the parts, as the machine takes it
+
+
+def settings(**changes: Any) -> Decontaminate:
+    return Decontaminate(**{"benchmarks": ("bench.jsonl",), **changes})
+
+
+def write_items(folder: Path, items: Iterable[Any], name: str = "bench.jsonl") -> str:
+    path = folder / name
+    path.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    return str(path)
+
+
+def batches_of(docs: Sequence[tuple[str, str]], index: Index, rows: int = 1000) -> list[pa.RecordBatch]:
+    batches = []
+    for at in range(0, len(docs), rows):
+        some = docs[at : at + rows]
+        columns = [pa.array([key for key, _ in some]), pa.array([text for _, text in some], pa.large_string())]
+        batch = with_words(pa.RecordBatch.from_arrays(columns, names=["id", "text"]), ("word_hashes",))
+        batches.append(batch.append_column("matches", overlaps(batch, index)["matches"]))
+    return batches
+
+
+class Run:
+    """Build, match, count, decide, report."""
+
+    def __init__(
+        self,
+        folder: Path,
+        items: Sequence[Any],
+        docs: Sequence[tuple[str, str]],
+        chosen: Decontaminate,
+        clusters: Sequence[int] | None = None,
+        rows: int = 1000,
+    ) -> None:
+        self.built = build_index([("bench", write_items(folder, items))], chosen, str(folder / "index.parquet"))
+        json.dumps(self.built)
+        self.index = Index.load(str(folder / "index.parquet"))
+        self.batches = batches_of(docs, self.index, rows)
+        numbers = iter(clusters if clusters is not None else range(len(docs)))
+        counted = [
+            pa.RecordBatch.from_arrays(
+                [pa.array([next(numbers) for _ in range(len(b))], pa.int64()), b["matches"]],
+                names=["cluster", "matches"],
+            )
+            for b in self.batches
+        ]
+        count_common(counted, self.index, chosen, str(folder / "common.parquet"))
+        self.common = Common.load(str(folder / "common.parquet"), self.index)
+        self.decisions: Decisions = decide(self.batches, self.index, self.common, chosen)
+        self.report = summarise(self.built, self.decisions.contamination.to_batches(), self.index, self.common)
+        json.dumps(self.report)
+
+    @property
+    def removed(self) -> list[str]:
+        return self.decisions.removed["id"].to_pylist()
+
+    @property
+    def overlaps(self) -> list[tuple[str, str, float]]:
+        rows = self.decisions.contamination.to_pylist()
+        return [(row["id"], row["item"], row["overlap"]) for row in rows]
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"benchmarks": ()}, "at least 1 item"),
+        ({"ngram": 1}, "greater than or equal to 2"),
+        ({"ngram": 65}, "less than or equal to 64"),
+        ({"threshold": 0.0}, "greater than 0"),
+        ({"threshold": 1.01}, "less than or equal to 1"),
+        ({"max_clusters": 0}, "greater than or equal to 1"),
+        ({"margin": -1}, "greater than or equal to 0"),
+        ({"action": "remove"}, "'drop', 'cut' or 'flag'"),
+        ({"min_ngram": 14}, "more than ngram"),
+        ({"n": 13}, "Extra inputs"),
+    ],
+)
+def test_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        settings(**changes)
+
+
+def test_a_small_ngram_lowers_the_shortest() -> None:
+    assert settings(ngram=5).shortest == 5
+    assert settings(ngram=13).shortest == 8  # Brown et al. 2020, appendix C
+
+
+# ---- hashes
+
+
+def test_ngram_hashes_are_one_for_each_sequence() -> None:
+    words = np.random.default_rng(3).integers(0, 5, 2000).astype(np.uint64)  # few words: many equal n-grams
+    for n in (1, 2, 3, 8):
+        hashes = ngram_hashes(words, n)
+        grams = [tuple(words[at : at + n].tolist()) for at in range(len(words) - n + 1)]
+        assert len(hashes) == len(grams)
+        assert len(set(zip(hashes.tolist(), grams, strict=True))) == len(set(grams)) == len(set(hashes.tolist()))
+
+
+def test_order_and_length_of_words_matter() -> None:
+    a, b, c = (hash_word(word) for word in "abc")
+    seen = [
+        ngram_hashes(np.array(words, np.uint64), len(words))[0] for words in ([a, b, c], [c, b, a], [b, a, c], [a, b])
+    ]
+    assert len(set(seen)) == 4
+    zeros = np.zeros(9, np.uint64)
+    assert ngram_hashes(zeros, 8)[0] != ngram_hashes(zeros, 9)[0]
+
+
+def test_hashes_are_the_same_at_every_position_and_across_blocks() -> None:
+    words = np.random.default_rng(5).integers(0, 1 << 63, 2 * BLOCK + 100).astype(np.uint64)
+    hashes = ngram_hashes(words, 13)
+    assert len(hashes) == len(words) - 12
+    for at in (0, 1, BLOCK - 13, BLOCK - 1, BLOCK, 2 * BLOCK + 87):
+        assert hashes[at] == ngram_hashes(words[at : at + 13], 13)[0]
+        assert hashes[at] == at_positions(words, np.array([at]), 13)[0]
+
+
+# ---- where words stand
+
+
+def test_word_spans_by_hand() -> None:
+    text = "«Ünï» — the 你好。\n\u00adEnd\u00ad-of "
+    #       0 « 2 Ü 4 n 5 ï 7 » 9, 10 — 13, 14 the 17, 18 你 21 好 24 。 27, 28 U+00AD 30 End 33 U+00AD 35 -of 38
+    assert folded_words(text) == ["ünï", "the", "你", "好", "end-of"]
+    assert word_spans(text).tolist() == [[0, 9], [14, 17], [18, 21], [21, 27], [28, 38]]
+
+
+@given(st.text(st.sampled_from("aBß ſİŉ’'\"-._\x00\n\t\u00ad\u200b\u200d\u2028\u3000\ufeff你好のไท。、é\u0301ς1½²🙂")))
+def test_word_spans_hold_their_words(text: str) -> None:
+    spans = word_spans(text)
+    data = text.encode()
+    words = folded_words(text)
+    assert len(spans) == len(words)
+    assert (spans[:, 0] < spans[:, 1]).all()
+    assert (spans[1:, 0] >= spans[:-1, 1]).all()
+    if not text.isascii():  # an ASCII text keeps control characters, as folded_words says
+        assert [folded_words(data[a:b].decode() + "\u00ad") for a, b in spans.tolist()] == [[word] for word in words]
+
+
+# ---- benchmark files
+
+
+def fields(path: str) -> list[tuple[str, list[str], list[str]]]:
+    return [
+        (item.id, [name for name, _ in item.questions], [name for name, _ in item.answers]) for item in read_items(path)
+    ]
+
+
+def test_roles_of_fields(tmp_path: Path) -> None:
+    items = [
+        {"question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "A"},
+        {"task_id": "T/1", "prompt": "p", "canonical_solution": "s", "test": "t", "entry_point": "f"},
+        {"id": 7, "context": "c", "qas": [{"question": "q", "id": "x", "answers": [{"text": "a", "answer_start": 1}]}]},
+        {
+            "Question": "q",
+            "Best Answer": "a",
+            "Correct Answers": "b",
+            "Category": "c",
+            "A": "a",
+            "opb": "b",
+            "sol1": "c",
+        },
+        {"t": "one", "h": "two", "number": 3, "gold": "x", "nothing": None, "empty": " "},
+    ]
+    assert fields(write_items(tmp_path, items)) == [
+        ("1", ["question"], ["choices.text.0", "choices.text.1"]),
+        ("T/1", ["prompt", "test"], ["canonical_solution"]),
+        ("7", ["context", "qas.0.question"], ["qas.0.answers.0.text"]),
+        ("4", ["Question"], ["Best Answer", "Correct Answers", "A", "opb", "sol1"]),
+        ("5", ["t", "h"], []),
+    ]
+
+
+def test_any_name_with_the_word_answer_is_one(tmp_path: Path) -> None:
+    items = [{"q": "x", "answer_key": "B", "my-answers": ["b"], "modelAnswer": "y", "answerable": "so"}]
+    [(_, questions, answers)] = fields(write_items(tmp_path, items))
+    assert (questions, answers) == (["q", "answerable"], ["my-answers.0", "modelAnswer"])
+
+
+def test_double_ids_are_told_apart_by_line(tmp_path: Path) -> None:
+    path = write_items(tmp_path, [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}])
+    assert [item.id for item in read_items(path)] == ["a", "a (line 2)"]
+
+
+@pytest.mark.parametrize(("count", "stripped"), [(9, False), (10, True)])
+def test_labels_of_the_form_go_if_many_items_have_them(tmp_path: Path, count: int, stripped: bool) -> None:
+    items = [{"query": f"Question: what is {number}\nAnswer:"} for number in range(count)] + [{"query": "Why: so"}]
+    texts = [item.questions[0][1] for item in read_items(write_items(tmp_path, items))]
+    assert texts[0] == ("what is 0" if stripped else "Question: what is 0\nAnswer:")
+    assert texts[-1] == "Why: so"
+
+
+def test_compressed_and_parquet_benchmarks_read_the_same(tmp_path: Path) -> None:
+    data = b"\xef\xbb\xbf" + b'{"id": "a", "text": "x"}\r\n\n{"id": "b", "text": "y"}'  # a mark, an empty line, no end
+    (tmp_path / "plain.jsonl").write_bytes(data)
+    (tmp_path / "gz.jsonl").write_bytes(gzip.compress(data[:20]) + gzip.compress(data[20:]))  # two members, any name
+    two_frames = zstandard.compress(data[:20]) + zstandard.compress(data[20:])
+    (tmp_path / "zst.jsonl.zst").write_bytes(two_frames)
+    pq.write_table(pa.table({"id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "rows.parquet")
+    plain = read_items(str(tmp_path / "plain.jsonl"))
+    assert [(item.id, item.line) for item in plain] == [("a", 1), ("b", 3)]
+    assert read_items(str(tmp_path / "gz.jsonl")) == plain
+    assert read_items(str(tmp_path / "zst.jsonl.zst")) == plain
+    assert [item.questions for item in read_items(str(tmp_path / "rows.parquet"))] == [item.questions for item in plain]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'{"text": "x"}\n{"text": \n', "line 2 is no JSON"),
+        (b'{"text": "x"}\n["x"]\n', "line 2 is no JSON object but list"),
+        (b'{"text": "\xff"}\n', "line 1 is no JSON"),
+        (b"\n\n", "holds no benchmark item"),
+        (b"[" * 100_000, "line 1 is no JSON"),
+        (gzip.compress(b'{"text": "x"}\n' * 9)[:-9], "cannot be decompressed"),
+        (zstandard.compress(b'{"text": "x"}\n' * 9)[:-3], "cannot be decompressed"),
+        (b"PAR1 and then nothing", "row 1 cannot be read"),
+    ],
+)
+def test_broken_benchmarks_name_file_line_and_remedy(tmp_path: Path, data: bytes, problem: str) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=re.escape(problem)) as caught:
+        build_index([("broken", str(path))], settings(), str(tmp_path / "index.parquet"))
+    assert caught.value.file == str(path)
+    assert caught.value.remedy
+
+
+def test_benchmark_names_must_differ(tmp_path: Path) -> None:
+    path = write_items(tmp_path, [{"text": "x"}])
+    with pytest.raises(ValueError, match="names must differ"):
+        build_index([("a", path), ("a", path)], settings(), str(tmp_path / "index.parquet"))
+
+
+# ---- scores by hand
+
+SIX = [{"id": "six", "text": "one two three four five six"}]  # 3-grams: 123 234 345 456
+
+
+@pytest.mark.parametrize(
+    ("text", "overlap"),
+    [
+        ("one two three four five six", 1.0),
+        ("zero one two three four", 0.5),  # 123 234 of four
+        ("one two three; three four five", 0.5),  # 123 345
+        ("one two three one two three", 0.25),  # 123 twice counts once
+        ("one two, four five", 0.0),
+        ("six five four three two one", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_overlap_is_the_share_of_distinct_ngrams(tmp_path: Path, text: str, overlap: float) -> None:
+    run = Run(tmp_path, SIX, [("d", text)], settings(ngram=3, threshold=0.01))
+    assert run.overlaps == ([("d", "six", overlap)] if overlap else [])
+
+
+@pytest.mark.parametrize(("threshold", "removed"), [(0.49, True), (0.5, True), (0.51, False)])
+def test_threshold_itself_counts(tmp_path: Path, threshold: float, removed: bool) -> None:
+    run = Run(tmp_path, SIX, [("d", "zero one two three four")], settings(ngram=3, threshold=threshold))
+    assert run.removed == (["d"] if removed else [])
+
+
+def test_an_ngram_never_reaches_into_the_next_document(tmp_path: Path) -> None:
+    docs = [("a", "one two three"), ("b", "four five six"), ("c", ""), ("d", "four five six")]
+    run = Run(tmp_path, SIX, docs, settings(ngram=3, threshold=0.25))
+    assert run.overlaps == [("a", "six", 0.25), ("b", "six", 0.25), ("d", "six", 0.25)]
+    docs = [("a", "one two"), ("b", "three four five"), ("c", "six")]
+    assert Run(tmp_path, SIX, docs, settings(ngram=3, threshold=0.01)).overlaps == [("b", "six", 0.25)]
+
+
+def test_best_text_of_an_item_decides_and_the_best_item_is_the_reason(tmp_path: Path) -> None:
+    items = [
+        {"id": "x", "context": "one two three four five six seven", "question": "how many apples are there"},
+        {"id": "y", "text": "how many apples are there in my basket"},  # 6 of which 3 found
+        {"id": "z", "text": "how many apples are there"},
+    ]
+    run = Run(tmp_path, items, [("d", "Well, how many apples are there?")], settings(ngram=3))
+    assert run.overlaps == [("d", "x", 1.0), ("d", "y", 0.5), ("d", "z", 1.0)]
+    [row] = run.decisions.removed.to_pylist()
+    assert row == {
+        "id": "d",
+        "stage": "decontaminate",
+        "rule": "decontaminate.ngram",
+        "value": 1.0,
+        "value_label": "bench/x",  # x and z are level: the first
+        "threshold": "< 0.5",
+        "also_fired": [],
+        "kept_id": None,
+        "similarity": None,
+    }
+    assert run.decisions.removed.schema == REMOVED
+    assert run.decisions.contamination.schema == CONTAMINATION
+    assert run.decisions.edits.schema == EDITS
+
+
+def test_span_is_the_longest_match_in_utf8_bytes(tmp_path: Path) -> None:
+    text = "één TWO three; «Öne» — one two\n three “four”! Ende"
+    run = Run(tmp_path, SIX, [("d", text)], settings(ngram=3, threshold=0.5))
+    [row] = run.decisions.contamination.to_pylist()
+    start = text.encode().index(b"one two")
+    assert (row["start"], row["span"]) == (start, "one two\n three “four”!")
+    assert row["end"] == start + len(b"one two\n three ") + 3 + 4 + 3 + 1  # “ and ” have three bytes
+    assert text.encode()[row["start"] : row["end"]].decode() == row["span"]
+
+
+# ---- short items
+
+
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda my ny xi"
+
+
+@pytest.mark.parametrize(("words", "tested"), [(7, False), (8, True), (12, True), (13, True), (14, True)])
+def test_short_items_are_one_ngram_down_to_eight_words(tmp_path: Path, words: int, tested: bool) -> None:
+    question = " ".join(GREEK.split()[:words])
+    docs = [("whole", f"so {question} indeed"), ("part", " ".join(question.split()[:-1])), ("none", "alpha beta")]
+    run = Run(tmp_path, [{"id": "q", "question": question}], docs, settings(threshold=1.0))
+    assert run.removed == (["whole"] if tested else [])
+    about = run.built["benchmarks"]["bench"]
+    assert about["items_tested"] == int(tested)
+    assert [entry["item"] for entry in about["untested"]] == ([] if tested else ["q"])
+    if not tested:
+        assert "fewer than 8 words" in about["untested"][0]["reason"]
+
+
+def test_a_short_question_is_tested_with_its_answers(tmp_path: Path) -> None:
+    items = [
+        {
+            "id": "q",
+            "query": "Why do cats purr",
+            "choices": ["they are happy as can be", "no", "to keep their big bones strong and sound for life"],
+        }
+    ]
+    docs = [
+        ("joined", "Why do cats purr? They are happy as can be."),
+        ("other", "Why do cats purr? To keep their big bones strong and sound for life."),
+        ("lettered", "Why do cats purr?\n(A) They are happy as can be.\n(B) No"),
+        ("asked", "Q: Why do cats purr? A: They are happy as can be."),
+        ("answered", "Why do cats purr?\nAnswer: they are happy as can be"),
+        ("question", "Why do cats purr?"),
+        ("answer", "They are happy as can be. To keep their big bones strong and sound for life."),
+    ]
+    run = Run(tmp_path, items, docs, settings())
+    assert run.overlaps == [(key, "q", 1.0) for key in ("joined", "other", "lettered", "asked", "answered")]
+    assert run.index.texts["field"].to_pylist() == ["query+choices.0"] * 3 + ["query+choices.2"] * 3
+    # 10, 11 and 11 words: one n-gram; 14, 15 and 15 words: the 13-grams that fit and start in the question's four words
+    assert [len(grams) for grams in run.index.texts["grams"].to_pylist()] == [1, 1, 1, 2, 3, 3]
+
+
+def test_a_short_question_is_tested_beside_a_long_passage(tmp_path: Path) -> None:
+    items = [{"id": "q", "passage": GREEK, "question": "Why do cats purr", "answer": "they are happy as can be"}]
+    docs = [("d", "Why do cats purr? They are happy as can be."), ("e", GREEK)]
+    assert Run(tmp_path, items, docs, settings()).overlaps == [("d", "q", 1.0), ("e", "q", 1.0)]
+
+
+def test_short_fields_without_an_answer_are_one_text(tmp_path: Path) -> None:
+    items = [{"id": "q", "t": "Why do the cats purr", "h": "because they are happy"}]
+    docs = [("d", "Why do the cats purr? Because they are happy."), ("e", "Why do the cats purr?")]
+    assert Run(tmp_path, items, docs, settings()).overlaps == [("d", "q", 1.0)]
+
+
+def test_numbers_and_repetition_are_no_content(tmp_path: Path) -> None:
+    items = [
+        {"id": "digits", "text": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15"},
+        {"id": "zeros", "text": "x 0 0 0 0 0 0 0 0 0 0 0 0"},
+        {"id": "mixed", "text": "x y 0 0 0 0 0 0 0 0 0 0 0"},
+    ]
+    docs = [("a", items[0]["text"]), ("b", items[1]["text"]), ("c", items[2]["text"])]
+    run = Run(tmp_path, items, docs, settings())
+    assert run.removed == ["c"]  # three distinct words, one with a letter
+    assert [entry["item"] for entry in run.built["benchmarks"]["bench"]["untested"]] == ["digits", "zeros"]
+
+
+# ---- template and common text
+
+
+def test_template_is_what_many_items_share(tmp_path: Path) -> None:
+    items = [
+        {"id": f"i{number}", "text": f"choose the best ending a{number} b{number} c{number} d{number}"}
+        for number in range(5)
+    ]
+    # 3 > min(20, 5 // 2): "choose the best" and "the best ending" are template; six 3-grams of eight words are left 4+2
+    run = Run(
+        tmp_path, items, [("t", "choose the best ending"), ("leak", "a3 b3 c3 d3")], settings(ngram=3, threshold=0.5)
+    )
+    assert run.overlaps == [("leak", "i3", 0.5)]  # of: best ending a3, ending a3 b3, a3 b3 c3, b3 c3 d3
+    about = run.built["benchmarks"]["bench"]
+    assert about["template_ngrams"] == 2
+    assert about["template_phrases"] == [{"text": "choose the best ending", "items": 5}]
+
+
+@pytest.mark.parametrize(("sharing", "is_template"), [(20, False), (21, True)])
+def test_template_limit(tmp_path: Path, sharing: int, is_template: bool) -> None:
+    items = [{"text": f"one two three a{number}"} for number in range(sharing)] + [
+        {"text": f"x{n} y{n} z{n}"} for n in range(40)
+    ]
+    run = Run(tmp_path, items, [], settings(ngram=3))
+    assert run.built["benchmarks"]["bench"]["template_ngrams"] == int(is_template)
+
+
+def test_a_passage_of_many_questions_is_content(tmp_path: Path) -> None:
+    passage = "the old mill stood empty by the river for years"
+    items = [{"id": f"i{n}", "context": passage, "question": f"a{n} b{n} c{n}"} for n in range(30)]
+    items += [
+        {"id": f"j{n}", "context": f"p{n} q{n} r{n} s{n}"} for n in range(31)
+    ]  # 30 of 61 items: not more than half
+    run = Run(tmp_path, items, [("d", passage)], settings(ngram=3))
+    assert run.built["benchmarks"]["bench"]["template_ngrams"] == 0
+    assert len(run.overlaps) == 30
+
+
+def test_an_instruction_field_of_most_items_is_template(tmp_path: Path) -> None:
+    items = [
+        {"id": f"i{n}", "instruction": "write the word that is missing", "question": f"a{n} b{n} c{n}"}
+        for n in range(30)
+    ]
+    run = Run(tmp_path, items, [("d", items[0]["instruction"]), ("e", "a7 b7 c7")], settings(ngram=3))
+    assert run.removed == ["e"]
+
+
+@pytest.mark.parametrize(("clusters", "is_common"), [([0, 1], False), ([0, 1, 2], True), ([0, 1, 1, 0, 1, 0], False)])
+def test_common_text_is_counted_in_clusters(tmp_path: Path, clusters: list[int], is_common: bool) -> None:
+    docs = [(f"d{number}", f"w{number} one two three four five six") for number in range(len(clusters))]
+    run = Run(tmp_path, SIX, docs, settings(ngram=3, max_clusters=2), clusters)
+    assert len(run.removed) == (0 if is_common else len(docs))
+    assert run.report["common_ngrams"] == (4 if is_common else 0)
+    assert run.report["common_items"] == (["bench/six"] if is_common else [])
+    if is_common:
+        assert run.report["common_phrases"] == [
+            {"text": "one two three four five six", "documents": 3, "items": ["bench/six"]}
+        ]
+
+
+def test_common_ngrams_leave_both_sides_of_the_fraction(tmp_path: Path) -> None:
+    docs = [(f"d{number}", "one two three four") for number in range(3)] + [("leak", "one two three four five")]
+    run = Run(tmp_path, SIX, docs, settings(ngram=3, max_clusters=3), [0, 1, 2, 2])
+    assert run.overlaps == [("d0", "six", 0.5), ("d1", "six", 0.5), ("d2", "six", 0.5), ("leak", "six", 0.75)]
+    run = Run(tmp_path, SIX, docs, settings(ngram=3, max_clusters=2), [0, 1, 2, 2])
+    assert run.overlaps == [("leak", "six", 0.5)]  # 123 234 are common; of 345 456 the first is found
+    [row] = run.decisions.contamination.to_pylist()
+    assert row["span"] == "three four five"
+
+
+def test_counts_are_the_same_for_any_order_and_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = settings(ngram=3, max_clusters=3)
+    index_path = str(tmp_path / "index.parquet")
+    build_index([("bench", write_items(tmp_path, [*SIX, {"text": "four five six seven eight"}]))], chosen, index_path)
+    index = Index.load(index_path)
+    random = np.random.default_rng(11)
+    rows = [
+        (int(random.integers(0, 6)), np.sort(random.choice(index.hashes, random.integers(0, 7), replace=False)))
+        for _ in range(60)
+    ]
+    want = {
+        value: len([1 for _, held in rows if value in held])
+        for value in index.hashes
+        if len({cluster for cluster, held in rows if value in held}) > 3
+    }
+    outputs = []
+    for size, order, buffered in ((60, 1, 1 << 22), (7, -1, 5), (1, 1, 1)):
+        monkeypatch.setattr(decide_module, "_BUFFERED_PAIRS", buffered)
+        some = rows[::order]
+        batches = [
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array([c for c, _ in some[at : at + size]], pa.int64()),
+                    pa.array([h.tolist() for _, h in some[at : at + size]], pa.large_list(pa.uint64())),
+                ],
+                names=["cluster", "matches"],
+            )
+            for at in range(0, 60, size)
+        ]
+        path = tmp_path / f"common-{size}.parquet"
+        assert count_common(batches, index, chosen, str(path)) == len(want)
+        outputs.append(path.read_bytes())
+        assert pq.read_table(path).to_pylist() == [
+            {"hash": value, "clusters": 4, "documents": count} for value, count in sorted(want.items())
+        ]
+    assert len(set(outputs)) == 1
+
+
+# ---- actions
+
+
+def cut(text: bytes, rows: list[dict[str, Any]]) -> bytes:
+    for row in reversed(rows):
+        text = text[: row["start"]] + text[row["end"] :]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("margin", "left"),
+    [(0, "Ä b c\n\nd e  f "), (1, "Ä b e  "), (2, "Ä "), (3, None)],
+)
+def test_cut_takes_the_spans_with_their_margin(tmp_path: Path, margin: int, left: str | None) -> None:
+    text = "Ä b c\n\n“One two, three four” d e  f four five six."
+    #       words 0 1 2     3   4    5     6    7 8  9  10   11   12; matched: 3 to 7 and 10 to 13
+    run = Run(tmp_path, SIX, [("d", text)], settings(ngram=3, action="cut", margin=margin))
+    edits = run.decisions.edits.to_pylist()
+    if left is None:  # 0 to 10 and 7 to 13: nothing stays
+        assert (run.removed, edits) == (["d"], [])
+        return
+    assert run.removed == []
+    assert cut(text.encode(), edits).decode() == left
+    assert {(row["phase"], row["rule"]) for row in edits} == {("decontaminate", "decontaminate.ngram")}
+    assert [row["end"] for row in edits][-1] == len(text.encode())
+
+
+def test_cuts_of_several_items_are_merged(tmp_path: Path) -> None:
+    items = [*SIX, {"id": "more", "text": "five six seven eight"}]
+    text = "start one two three four five six seven eight end"
+    run = Run(tmp_path, items, [("d", text)], settings(ngram=3, action="cut", margin=0))
+    assert [(row["start"], row["end"]) for row in run.decisions.edits.to_pylist()] == [(6, 46)]
+    assert [row["span"] for row in run.decisions.contamination.to_pylist()] == [
+        "one two three four five six",
+        "five six seven eight",
+    ]
+
+
+def test_a_document_of_nothing_but_the_item_is_removed(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", " one two three four five six!! --")], settings(ngram=3, action="cut", margin=0))
+    assert run.removed == ["d"]
+    assert run.decisions.edits.num_rows == 0
+
+
+def test_flag_only_reports(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", SIX[0]["text"])], settings(ngram=3, action="flag"))
+    assert (run.removed, run.decisions.edits.num_rows, run.overlaps) == ([], 0, [("d", "six", 1.0)])
+
+
+# ---- contract
+
+
+def test_matches_are_compact_and_sorted(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", "one two three " * 1000), ("e", "x " * 1000)], settings(ngram=3))
+    [batch] = run.batches
+    assert batch["matches"].type == pa.large_list(pa.uint64())
+    # 123 once, 8 bytes, though it stands there a thousand times; 231 and 312 are not in the index
+    assert batch["matches"].value_lengths().to_pylist() == [1, 0]
+    assert batch["matches"].values.nbytes == 8
+    assert all(row == sorted(set(row)) for row in batch["matches"].to_pylist())
+
+
+def test_nulls_slices_and_empty_batches(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", SIX[0]["text"])], settings(ngram=3))
+    hashes = [hash_word(word) for word in SIX[0]["text"].split()]
+    column = pa.array([hashes, None, hashes[:3], []], pa.large_list(pa.uint64()))
+    batch = pa.RecordBatch.from_arrays([column], names=["word_hashes"])
+    assert overlaps(batch, run.index)["matches"].value_lengths().to_pylist() == [4, 0, 1, 0]
+    assert overlaps(batch.slice(2, 1), run.index)["matches"].value_lengths().to_pylist() == [1]
+    assert overlaps(batch.slice(0, 0), run.index).num_rows == 0
+    nothing = decide([run.batches[0].slice(0, 0)], run.index, run.common, settings(ngram=3))
+    assert [table.num_rows for table in nothing] == [0, 0, 0]
+
+
+def test_an_index_without_any_ngram_finds_nothing_and_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, [{"id": "q", "answer": "only an answer"}], [("d", "only an answer")], settings())
+    assert run.removed == []
+    assert run.report["benchmarks"]["bench"]["items_tested"] == 0
+    assert run.report["benchmarks"]["bench"]["untested"] == [
+        {"item": "q", "reason": "no text but labels and answers", "text": ""}
+    ]
+
+
+def test_index_survives_a_pickle_and_is_the_same_bytes_again(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", SIX[0]["text"])], settings(ngram=3))
+    again = pickle.loads(pickle.dumps(run.index))
+    assert overlaps(run.batches[0], again).equals(overlaps(run.batches[0], run.index))
+    build_index([("bench", str(tmp_path / "bench.jsonl"))], settings(ngram=3), str(tmp_path / "again.parquet"))
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "index.parquet").read_bytes()
+
+
+def test_columns_of_another_index_or_text_are_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path, SIX, [("d", SIX[0]["text"])], settings(ngram=3))
+    [batch] = run.batches
+    alien = pa.array([[1, 2]], pa.large_list(pa.uint64()))
+    with pytest.raises(ValueError, match="measure again"):
+        decide(
+            [batch.set_column(batch.schema.get_field_index("matches"), "matches", alien)],
+            run.index,
+            run.common,
+            settings(ngram=3),
+        )
+    other = pa.array(["one two three four five six seven"], pa.large_string())
+    with pytest.raises(ValueError, match="document d: 7 words, but 6 word hashes"):
+        decide([batch.set_column(1, "text", other)], run.index, run.common, settings(ngram=3))
+
+
+# ---- fault cases
+
+
+@functools.cache
+def cases() -> dict[str, Any]:
+    with CASES.open(encoding="utf-8") as lines:
+        return {case["id"]: case for case in map(json.loads, lines) if case["stage"] == "decontaminate"}
+
+
+@needs_cases
+@pytest.mark.parametrize("name", ["decon-001", "decon-002", "decon-003", "decon-004", "decon-005", "decon-006"])
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_case(tmp_path: Path, name: str, rows: int) -> None:
+    case = cases()[name]
+    docs = [(doc["id"], doc["text"]) for doc in case["input"]["docs"]]
+    chosen = settings(**case.get("params", {}))
+    run = Run(tmp_path, case["input"]["bench"], docs, chosen, rows=rows)
+    expect = case["expect"]
+    if "expected_dropped_ids" in expect:
+        assert run.removed == expect["expected_dropped_ids"]
+    if "expected_kept_ids" in expect:
+        assert not set(run.removed) & set(expect["expected_kept_ids"])
+    if "max_dropped" in expect:
+        assert len(run.removed) <= expect["max_dropped"]
+    about = run.report["benchmarks"]["bench"]
+    if name == "decon-001":
+        assert about["matches"] == expect["expected_report"]["matches"]
+    if name == "decon-004":
+        [phrase] = run.report["common_phrases"]
+        assert phrase["text"].startswith("Permission to copy this register is granted")
+        assert phrase["documents"] == 30
+    if name == "decon-005":
+        assert about["items_tested"] + len(about["untested"]) == 3
+    if name == "decon-006":
+        assert about["matches"] == {"m3": 1}
+        assert about["template_phrases"][0]["text"].startswith("Read the passage and choose the option")
+
+
+def test_every_case_of_this_stage_is_tested() -> None:
+    if not CASES.is_file():
+        pytest.skip(f"fault cases are absent: no file {CASES}; set CURATE_DATA")
+    assert set(cases()) == {f"decon-00{number}" for number in range(1, 7)}
+
+
+# ---- real benchmarks, real text
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def with_choices(question: str) -> Callable[[dict[str, Any]], str]:
+    """As a page would show it: the question without the benchmark's label, then the right choice."""
+    return lambda item: re.sub(r"^(Question|Passage):\s*", "", item[question]) + "\n" + item["choices"][item["gold"]]
+
+
+LEAKS: dict[str, Callable[[dict[str, Any]], str]] = {  # how an item of each set would stand on a page
+    "arc_challenge": with_choices("query"),
+    "arc_easy": with_choices("query"),
+    "assin_ptbr_test": lambda item: f"{item['t']} {item['h']}",
+    "boolq": with_choices("query"),
+    "enem_2022_pt": lambda item: f"{item['original_question']} {item['question']} {' '.join(item['alternatives'])}",
+    "faquad_dev_pt": lambda item: f"{item['context']} {item['question']}",
+    "gsm8k_test": lambda item: f"{item['question']}\n{item['answer']}",
+    "humaneval": lambda item: item["prompt"] + item["canonical_solution"],
+    "lambada_openai": lambda item: f"{item['context']} {item['continuation']}",
+    "mbpp": lambda item: f"{item['text']}\n{item['code']}",
+    "oab_exams_pt": lambda item: "\n".join(
+        [item["question"], *(f"{key}) {text}" for key, text in item["choices"].items())]
+    ),
+    "openbook_qa": with_choices("query"),
+    "piqa": with_choices("query"),
+    "processed_human_eval_js": lambda item: item["prompt"] + item["canonical_solution"],
+    "truthfulqa": lambda item: f"{item['Question']} {item['Best Answer']}",
+    "winogrande": lambda item: f"{item['context_options'][item['gold']]} {item['continuation']}",
+}
+
+
+def new_marks(text: str) -> str:
+    text = re.sub(r"(?<=\w)[,;:](?=\s)", " -- ", text)
+    text = re.sub(r"(?<=\w)[.!?](?=\s|$)", " …", text)
+    return "«" + text.replace("'", "’").replace('"', "“") + "»"
+
+
+CHANGES: list[Callable[[str], str]] = [
+    lambda text: text,
+    lambda text: textwrap.fill(text, 50, initial_indent=" > ", break_long_words=False, break_on_hyphens=False),
+    str.upper,
+    new_marks,
+]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, dict[str, Any]]:
+    files = [(name, str(DATA / "06_benchmarks" / f"{name}.jsonl.gz")) for name in LEAKS]
+    output = str(tmp_path_factory.mktemp("real") / "index.parquet")
+    built = build_index(files, settings(), output)
+    return Index.load(output), built
+
+
+@needs_data
+def test_planted_leaks_are_found(real: tuple[Index, dict[str, Any]]) -> None:
+    index, built = real
+    paragraphs = [
+        part.strip()
+        for book in read_jsonl(DATA / "04_books" / "books.jsonl.gz")[:20]
+        for part in book["text"][:100_000].split("\n\n")
+        if 200 < len(part) < 800
+    ]
+    docs: list[tuple[str, str]] = []
+    planted: list[tuple[str, str, int]] = []
+    for name, render in LEAKS.items():
+        items = read_items(str(DATA / "06_benchmarks" / f"{name}.jsonl.gz"))
+        for number, (item, record) in enumerate(
+            zip(items, read_jsonl(DATA / "06_benchmarks" / f"{name}.jsonl.gz"), strict=True)
+        ):
+            if number % max(1, len(items) // 160):  # about 160 of each set
+                continue
+            change = len(planted) % len(CHANGES)
+            around = [paragraphs[at * len(planted) % len(paragraphs)] for at in (1, 7)]
+            docs.append((str(len(planted)), f"{around[0]}\n\n{CHANGES[change](render(record))}\n\n{around[1]}"))
+            planted.append((name, item.id, change))
+    decisions = decide(batches_of(docs, index), index, Common.none(index), settings())
+    hits = {(row["id"], row["benchmark"], row["item"]) for row in decisions.contamination.to_pylist()}
+    found = [(str(number), name, item) in hits for number, (name, item, _) in enumerate(planted)]
+    untested = {(name, entry["item"]) for name, about in built["benchmarks"].items() for entry in about["untested"]}
+    was_tested = [(name, item) not in untested for name, item, _ in planted]
+    print(f"planted {len(planted)}, of those tested {sum(was_tested)}, found {sum(found)}")
+    assert len(planted) > 2500
+    assert np.mean(found) >= 0.97  # of all, also those that are listed as too short to be tested
+
+    def share(wanted: Callable[[str, int], bool]) -> float:
+        rows = zip(planted, found, was_tested, strict=True)
+        return float(np.mean([ok for (name, _, change), ok, tested in rows if tested and wanted(name, change)]))
+
+    for number in range(len(CHANGES)):
+        assert share(lambda name, change: change == number) >= 0.97, number  # noqa: B023
+    for own in LEAKS:
+        assert share(lambda name, change: name == own) >= 0.97, own  # noqa: B023
+
+
+@needs_data
+def test_clean_text_is_left_alone(real: tuple[Index, dict[str, Any]]) -> None:
+    index, _ = real
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+    from resiliparse.extract.html2text import extract_plain_text
+
+    texts = [
+        row["text"]
+        for name in ("04_books/books", "05_code/code", "10_small_corpus/books", "10_small_corpus/code")
+        for row in read_jsonl(DATA / f"{name}.jsonl.gz")
+    ]
+    with (DATA / "10_small_corpus" / "web.warc.gz").open("rb") as file:
+        pages = ArchiveIterator(file, record_types=WarcRecordType.response)
+        texts += [extract_plain_text(page.reader.read().decode("utf-8", "replace")) for page in pages]
+    docs = [(str(number), text) for number, text in enumerate(texts)]
+    batches = batches_of(docs, index, 500)
+    decisions = decide(batches, index, Common.none(index), settings())
+    held = sum(int((np.array(batch["matches"].value_lengths()) > 0).sum()) for batch in batches)
+    print(f"{len(docs)} clean documents: {held} hold an n-gram, {decisions.removed.num_rows} removed")
+    assert len(docs) == 53 + 3601 + 9 + 373 + 210
+    assert decisions.removed.num_rows == 0  # one document in 4,246 would be 0.02 %
+    assert held <= 4  # not one 13-gram in a thousand documents
+
+
+@needs_data
+def test_every_item_of_real_sets_is_tested_or_listed(real: tuple[Index, dict[str, Any]]) -> None:
+    _, built = real
+    total = untested = 0
+    for name, about in built["benchmarks"].items():
+        assert about["items"] == len(read_jsonl(DATA / "06_benchmarks" / f"{name}.jsonl.gz"))
+        assert about["items"] == about["items_tested"] + len(about["untested"])
+        total, untested = total + about["items"], untested + len(about["untested"])
+    assert untested / total < 0.02  # short questions with short answers: "dresser", "Predators eat"
+
+
+@needs_data
+def test_batching_and_order_change_nothing(real: tuple[Index, dict[str, Any]]) -> None:
+    index, _ = real
+    questions = [row["question"] for row in read_jsonl(DATA / "06_benchmarks" / "gsm8k_test.jsonl.gz")[:60]]
+    docs = [(f"{number:03}", f"Some words before. {text} And some behind.") for number, text in enumerate(questions)]
+    docs += [("long", "a " * (BLOCK - 10) + questions[0] + " b" * 100)]  # an item across two blocks
+    chosen = settings(action="cut")
+    results = []
+    for rows, order in ((1000, 1), (1, 1), (7, -1)):
+        decisions = decide(batches_of(docs[::order], index, rows), index, Common.none(index), chosen)
+        results.append([table.sort_by([("id", "ascending")]).to_pylist() for table in decisions])
+    assert results[0] == results[1] == results[2]
+    assert {row["id"] for row in results[0][1]} == {key for key, _ in docs}
