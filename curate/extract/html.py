@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 16 << 20
 MAX_ELEMENTS = 200_000
-MAX_DEPTH = 2048  # libxml2's own limit with huge_tree (XML_MAX_HUGE_DEPTH)
+MAX_DEPTH = 500  # counted without tags that close one another (p, li, td): with them less than libxml2's 2,048
 
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
 XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?=$|[-_])")
-HIDDEN_STYLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 WHITE_SPACE = re.compile(r"\s+")
 ENTITY_LIKE = re.compile(r"&(?=#?\w{1,32};)")
 UNUSABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f]")
@@ -39,6 +38,12 @@ STAND_INS = [chr(0x10600 + place) for place in range(len(INVISIBLE) + 1)]
 PROTECT = dict(zip(map(ord, INVISIBLE), STAND_INS[1:], strict=True))
 RESTORE = {ord(stand_in): character for character, stand_in in zip("&" + INVISIBLE, STAND_INS, strict=True)}
 NEEDS_PROTECTION = re.compile(f"[{INVISIBLE}]|&#?\\w{{1,32}};")
+# Tags that nest: not void, not closed by the next of their kind, not of a head, not written as one tag.
+NESTING_TAG = re.compile(
+    r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|"
+    r"tfoot|option|optgroup|rp|rt|script|style|html|head|body|title)\b)[a-zA-Z]",
+)
+WHOLE_TAG = re.compile(NESTING_TAG.pattern + r"[^<>]*(?<!/)>")
 FLOW = {"p", "ul", "ol", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "blockquote", "table", "figure", "hr"}
 
 
@@ -57,7 +62,7 @@ class _HtmlExtractor(Extractor):
         """Return columns `text`, `language` and `metadata`, same rows.
 
         `language` is the page's lang attribute (its primary subtag), else what the input declared. The metadata gain
-        `title`; `decoded` if the page was not UTF-8; `cut` if elements below the depth limit are missing.
+        `title`; `decoded` if the page was not UTF-8; `flattened`, the number of tags nested too deeply, taken out.
 
         Raises:
             ValueError: For a page above a limit, or on which the extractor fails.
@@ -113,6 +118,7 @@ class _HtmlExtractor(Extractor):
         return extracted or None, language, metadata
 
     def _main_text(self, page: Page) -> str | None:
+        del page
         raise TypeError(f"{type(self).__name__} must define _main_text()")
 
 
@@ -187,16 +193,16 @@ class Page:
     Attributes:
         html: Its source, without what no parser should see (NUL and other controls, an XML declaration).
         language: Primary subtag of its lang attribute in lower case, or None.
-        metadata: `title`; after `tree()` also `cut` if the tree is not whole.
+        metadata: `title`, and `flattened` if tags nested too deeply were taken out.
     """
 
     def __init__(self, html: str) -> None:
-        self.html = XML_DECLARATION.sub("", UNUSABLE.sub("", html), count=1)
+        self.html, num_flattened = flatten(XML_DECLARATION.sub("", UNUSABLE.sub("", html), count=1))
         tag = re.search(r"<html\b[^>]*>", self.html[:20_000], re.IGNORECASE)
         match = re.search(r"\b(?:xml:)?lang\s*=\s*[\"']?\s*([\w-]+)", tag[0], re.IGNORECASE) if tag else None
         primary = LANGUAGE.match(match[1]) if match else None
         self.language = primary[0].lower() if primary else None
-        self.metadata: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {"flattened": num_flattened} if num_flattened else {}
         title = re.search(r"<title\b[^>]*>(.{0,2000}?)</title", self.html, re.IGNORECASE | re.DOTALL)
         if title is not None:
             import html as entities
@@ -217,8 +223,6 @@ class Page:
             return None
         if tree is None:
             return None
-        if any("depth" in entry.message.lower() for entry in parser.error_log):
-            self.metadata["cut"] = f"elements nested more than {MAX_DEPTH} deep are missing"
         _drop_hidden(tree)
         _keep_lines_of_pre(tree)
         _flatten_cells(tree)
@@ -227,14 +231,37 @@ class Page:
         return tree
 
 
+def flatten(html: str, max_depth: int = MAX_DEPTH) -> tuple[str, int]:
+    """Take out tags nested deeper than `max_depth`; their text stays.
+
+    libxml2 drops what is below its limit, and both parsers take time quadratic in the depth.
+
+    Returns:
+        The page, and the number of start tags taken out.
+    """
+    if html.count("<") <= max_depth or sum(not slash for slash in NESTING_TAG.findall(html)) <= max_depth:
+        return html, 0
+    parts: list[str] = []
+    depth = begin = num_flattened = 0
+    for match in WHOLE_TAG.finditer(html):
+        closes = match[1] == "/"
+        depth += not closes
+        if depth > max_depth:
+            parts += (html[begin : match.start()], " ")
+            begin = match.end()
+            num_flattened += not closes
+        if closes and depth:
+            depth -= 1
+    parts.append(html[begin:])
+    return ("".join(parts), num_flattened) if num_flattened else (html, 0)
+
+
 def _drop_hidden(tree: HtmlElement) -> None:
-    for element in list(tree.iter("template", "style", "script")):
+    """Remove templates and what has the hidden attribute; trafilatura itself knows `display: none`."""
+    for element in list(tree.iter("template")):
         _drop(element)
-    for element in tree.xpath("//*[@hidden or contains(@style, ':')]"):
-        if element.getparent() is None or element.tag == "body":
-            continue  # pages that scripts fade in hide their whole body
-        if element.get("hidden") not in (None, "until-found") or HIDDEN_STYLE.search(element.get("style", "")):
-            _drop(element)
+    for element in tree.xpath("//body//*[@hidden and @hidden != 'until-found']"):
+        _drop(element)
 
 
 def _drop(element: HtmlElement) -> None:

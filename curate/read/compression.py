@@ -83,8 +83,8 @@ class _Zstd:
     def __init__(self, dictionary: bytes = b"") -> None:
         import zstandard
 
-        options = {"dict_data": zstandard.ZstdCompressionDict(dictionary)} if dictionary else {}
-        self._decoder = zstandard.ZstdDecompressor(**options).decompressobj()
+        trained = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+        self._decoder = zstandard.ZstdDecompressor(dict_data=trained).decompressobj()
         self.eof = False
         self.unused = b""
 
@@ -102,7 +102,7 @@ class _Zstd:
 
 class _Lz4:
     def __init__(self) -> None:
-        import lz4.frame
+        import lz4.frame  # type: ignore[import-untyped, unused-ignore]
 
         self._decoder: Any = lz4.frame.LZ4FrameDecompressor()
         self.eof = False

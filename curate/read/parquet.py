@@ -166,14 +166,12 @@ def _to_python(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:
-        values: list[Any] = column.to_pylist()
-        return values
+        return list(column.to_pylist())
     except UnicodeDecodeError:  # nothing checks a file's strings when it is written
         pass
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-        values = column.view(binary).to_pylist()
-        return values
+        return list(column.view(binary).to_pylist())
     return [_or_null(value) for value in column]
 
 

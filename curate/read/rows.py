@@ -47,9 +47,7 @@ class Rows:
         row = dict.fromkeys(self._columns) | {"offset": offset, "part": part} | values
         for name, value in row.items():
             self._columns[name].append(value)
-        for name in ("content", "text"):
-            if row[name] is not None:
-                self._bytes += len(row[name])
+        self._bytes += sum(len(values.get(name) or "") for name in ("content", "text"))
 
     def flush(self) -> pa.RecordBatch:
         """Return the collected rows as a RAW batch, and start again."""

@@ -2,13 +2,14 @@
 
 Labels mean what the WHATWG Encoding Standard says (section 4.2): latin-1 is windows-1252, gb2312 is gb18030. UTF-8
 that decodes beats every label: text in another encoding that happens to be valid UTF-8 is rarer by far than a wrong
-label. Detection is resiliparse's uchardet for the script, and counts of impossible letters between the Latin ones.
+label. Detection is resiliparse's uchardet for the script; between 8-bit encodings of Latin letters the alphabets decide.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,34 @@ ASCII_LETTERS = re.compile(rb"[A-Za-z]+")
 UTF8_SEQUENCE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}",
 )
-LATIN = ("cp1252", "iso8859-2", "cp1250", "iso8859-15", "iso8859-13", "cp1257", "iso8859-10", "cp1254", "iso8859-3")
+# Languages in Latin letters: their letters outside ASCII, and the codecs their pages come in, the commonest first.
+ALPHABETS = {
+    "Danish, Norwegian": ("æøåéü", "cp1252"),
+    "Dutch": ("ëéèïöüáóíê", "cp1252"),
+    "Finnish, Swedish": ("äöåéü", "cp1252"),
+    "French": ("éèêëàâçîïôùûüÿœæ", "cp1252 iso8859-15"),
+    "German": ("äöüßé", "cp1252"),
+    "Icelandic, Faroese": ("áðéíóúýþæöø", "cp1252"),
+    "Irish": ("áéíóú", "cp1252"),
+    "Italian, Catalan": ("àèéìíïòóùúüç·", "cp1252"),
+    "Portuguese, Galician": ("áàâãéêíóôõúüçñ", "cp1252"),
+    "Spanish, Basque": ("áéíóúüñç", "cp1252"),
+    "Croatian, Bosnian, Slovene": ("čćđšž", "cp1250 iso8859-2"),
+    "Czech": ("áčďéěíňóřšťúůýž", "cp1250 iso8859-2"),
+    "Hungarian": ("áéíóöőúüű", "cp1250 iso8859-2"),
+    "Polish": ("ąćęłńóśźż", "cp1250 iso8859-2"),
+    "Romanian": ("ăâîşţ", "cp1250 iso8859-2"),
+    "Slovak": ("áäčďéíĺľňóôŕšťúýž", "cp1250 iso8859-2"),
+    "Turkish": ("çğıöşüâîû", "cp1254"),
+    "Azerbaijani, Kurdish": ("çğıöşüêîû", "cp1254"),
+    "Lithuanian": ("ąčęėįšųūž", "cp1257 iso8859-13 iso8859-4"),
+    "Latvian": ("āčēģīķļņšūž", "cp1257 iso8859-13 iso8859-4"),
+    "Estonian": ("äöõüšž", "cp1257 iso8859-13 iso8859-15"),
+    "Maltese": ("ċġħżàèìòù", "iso8859-3"),
+    "Esperanto": ("ĉĝĥĵŝŭ", "iso8859-3"),
+}
+LATIN = ("cp1252", *dict.fromkeys(codec for _, codecs_ in ALPHABETS.values() for codec in codecs_.split()))
+PUNCTUATION = "’‘“”„‚‹›«»–—…•·°§©®™€£\xa0\xad¡¿º"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -148,10 +176,35 @@ def detect(data: bytes) -> str:
     found = codec_of(detect_encoding(sample, max_len=len(sample), from_html_meta=False) or "") or "cp1252"
     if found == "utf-8" or found.startswith(("utf-16", "utf-32")):
         found = "cp1252" if _looks_latin(sample) else "cp1251"
-    if found not in LATIN:
-        return found
-    ranked = [(_impossible(sample, name), name) for name in dict.fromkeys(("cp1252", "iso8859-2", "cp1250", found))]
-    return min(ranked, key=lambda pair: pair[0])[1]
+    return _latin(sample, found) if found in LATIN or (found.startswith("iso8859") and _looks_latin(sample)) else found
+
+
+def _latin(data: bytes, found: str) -> str:
+    """Return the codec under which the high bytes are most nearly the letters of one language.
+
+    Args:
+        data: Bytes in an 8-bit encoding of Latin letters.
+        found: The detector's answer, which wins between equals; then windows-1252 does.
+    """
+    order = dict.fromkeys(("cp1252", found, *LATIN))
+    best, best_score = "cp1252", 0.0
+    for codec in order:
+        counts = Counter(character for character in _decode_8bit(data, codec).lower() if character > "\x7f")
+        letters = {character: number for character, number in counts.items() if character not in PUNCTUATION}
+        total = sum(letters.values())
+        fits = [
+            sum(number for letter, number in letters.items() if letter in alphabet) / total - 0.002 * len(alphabet)
+            for alphabet, codecs_ in ALPHABETS.values()
+            if total and codec in codecs_.split()
+        ]
+        score = max(fits, default=0.0)
+        if score > best_score + 1e-9:
+            best, best_score = codec, score
+    return best
+
+
+def _decode_8bit(data: bytes, codec: str) -> str:
+    return _decode_cp1252(data) if codec == "cp1252" else data.decode(codec, "replace")
 
 
 def _replaced(data: bytes, encoding: str) -> Decoded:
@@ -192,25 +245,6 @@ def _looks_latin(data: bytes) -> bool:
     """Whether high bytes are the exception among letters, as in every language written in Latin letters."""
     high = sum(map(len, HIGH.findall(data)))
     return high * 2 <= sum(map(len, ASCII_LETTERS.findall(data)))
-
-
-IN_WORD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f]|[^\x00-\x7f](?=[a-z])")
-
-
-def _impossible(data: bytes, encoding: str) -> int:
-    """Count the characters that cannot stand beside a letter: symbols and controls inside words, bad case."""
-    try:
-        text = data.decode(encoding, "c1_controls" if encoding == "cp1252" else "replace")
-    except LookupError:
-        return len(data)
-    count = 0
-    for match in IN_WORD.finditer(text):
-        character = match.group()
-        if not character.isalpha() or character in "ªºµ":
-            count += character not in "’“”‘–—…«»\xa0\xad·"
-        elif character.isupper() and match.start() and text[match.start() - 1].islower():
-            count += 1  # a capital behind a small letter
-    return count
 
 
 def without_surrogates(value: Any) -> Any:
