@@ -335,8 +335,8 @@ class _Loader:
             return None
         return self._build(model, parent[key[-1]], key)
 
-    def _build(self, model: type[BaseModel], value: Any, key: Key) -> Any:
-        """Return an instance of `model`, or None after noting the problems."""
+    def _build(self, model: type[BaseModel], value: Any, key: Key, around: tuple[str, ...] = ()) -> Any:
+        """Return an instance of `model`, or None after noting the problems; `around`: keys that stand beside its own."""
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
@@ -345,16 +345,17 @@ class _Loader:
         try:
             return model.model_validate(dict(value))
         except ValidationError as error:
-            self._note(error, model, key)
+            self._note(error, model, key, around)
         return None
 
-    def _note(self, error: ValidationError, model: type[BaseModel], key: Key) -> None:
+    def _note(self, error: ValidationError, model: type[BaseModel], key: Key, around: tuple[str, ...]) -> None:
         seen = set()
         for one in error.errors():
             location = _real_location(model, tuple(one["loc"]))
             inside = (*key, *location)
             if one["type"] == "extra_forbidden":
                 fields = _fields(_model_at(model, location[:-1]) or model)
+                fields = (*around, *fields) if len(location) == 1 else fields
                 message = f"unknown key{_nearest(str(location[-1]), fields)}. Known keys: {', '.join(fields)}."
             elif one["type"] == "missing":
                 message = "is missing."
@@ -434,7 +435,8 @@ class _Loader:
             self.problem((*key, "kind"), f"{hint}.")
             return None, None
         inner = {name: item for name, item in value.items() if name != "kind"}
-        return kind, self._build(kinds[kind], inner, key)
+        around = ("kind", "paths") if kinds is READERS else ("kind",)
+        return kind, self._build(kinds[kind], inner, key, around)
 
     # -- steps --
 

@@ -1,0 +1,169 @@
+"""Tokenizer, encode, arrange: from curated documents to token shards in training order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from curate.inputs import InputFile, fetch
+from curate.ledger import balance
+from curate.pipeline import read_batches, rows_written
+from curate.plan import TaskContext
+from curate.text.hashing import choice_hash
+from curate.tokens.arrange import EncodedShard, arrange, encode_documents
+from curate.tokens.shard import ShardInfo, dtype_for, write_manifest
+from curate.tokens.tokenizer import Tokenizer, TokenizerSettings
+from curate.tokens.tokenizer import train_tokenizer as learn
+
+SPLITS = ("train", "validation")
+
+
+def train_tokenizer(
+    context: TaskContext,
+    key: str,
+    settings: TokenizerSettings,
+    shards: Sequence[tuple[str, str]],
+    weights: Mapping[str, float],
+    seed: int,
+) -> None:
+    """Write tokenizer.model and card.json, learned on a sample of the training documents drawn by the mixture.
+
+    Args:
+        context: Of the task.
+        key: Result key.
+        settings: The recipe's `tokenizer`.
+        shards: Source and collect result of each shard, in canonical order.
+        weights: Share of the sample by source; without any, every source gives what it has.
+        seed: Of the draw.
+    """
+    budgets = _budgets(context, settings, shards, weights)
+    chosen = _draw(context, shards, budgets, seed)
+    trained = learn(_texts(context, shards, chosen), settings)
+    sampled = {source: sum(size for owner, size in chosen.values() if owner == source) for source in budgets}
+    with context.writing(key) as output:
+        output.path("tokenizer.model").write_bytes(trained.model)
+        card = trained.card | {"sample_bytes_by_source": sampled}
+        output.path("card.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+
+
+def _budgets(
+    context: TaskContext, settings: TokenizerSettings, shards: Sequence[tuple[str, str]], weights: Mapping[str, float]
+) -> dict[str, int]:
+    """Return the bytes to sample from each source: by weight, never more than it has."""
+    available: dict[str, int] = {}
+    for source, collected in shards:
+        ledger = context.entry(collected).counts["ledger"]
+        available[source] = available.get(source, 0) + ledger["bytes"]["kept"]
+    if not any(weights.get(source, 0) for source in available):
+        return available
+    whole = sum(weights.get(source, 0.0) for source in available)
+    limit = min(settings.training.sample_bytes, sum(available.values()))
+    return {source: min(size, int(limit * weights.get(source, 0.0) / whole)) for source, size in available.items()}
+
+
+def _draw(
+    context: TaskContext, shards: Sequence[tuple[str, str]], budgets: Mapping[str, int], seed: int
+) -> dict[str, tuple[str, int]]:
+    """Return id -> (source, bytes to use) of the sampled documents: in hash order until the source's budget is full."""
+    candidates: dict[str, list[tuple[int, str, int]]] = {}
+    for source, collected in shards:
+        path = context.entry(collected).path("documents.parquet")
+        for batch in read_batches(path, ["id", "split", "text"]):
+            for name, split, text in zip(*(batch[column].to_pylist() for column in ("id", "split", "text")), strict=True):
+                if split == "train":
+                    candidates.setdefault(source, []).append((choice_hash(seed, name, "tokenizer"), name, len(text.encode())))
+    chosen: dict[str, tuple[str, int]] = {}
+    for source, documents in candidates.items():
+        left = budgets[source]
+        for _, name, size in sorted(documents):
+            if left <= 0:
+                break
+            chosen[name] = (source, min(size, left))
+            left -= size
+    return chosen
+
+
+def _texts(context: TaskContext, shards: Sequence[tuple[str, str]], chosen: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+    for _, collected in shards:
+        for batch in read_batches(context.entry(collected).path("documents.parquet"), ["id", "text"]):
+            for name, text in zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True):
+                if name in chosen:
+                    yield text.encode()[: chosen[name][1]].decode(errors="ignore")
+
+
+def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, file: InputFile) -> None:
+    """Write tokenizer.model and card.json of a tokenizer that the recipe names."""
+    with context.scratch() as folder, context.writing(key) as output:
+        path = fetch(file, folder)
+        loaded = Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
+        shutil.copyfile(path, output.path("tokenizer.model"))
+        card = {
+            "kind": "loaded",
+            "vocab_size": loaded.vocab_size,
+            "eos_id": loaded.eos_id,
+            "sha256": loaded.sha256,
+            "lossless": loaded.lossless,
+        }
+        output.path("card.json").write_text(json.dumps(card, indent=2) + "\n")
+
+
+def _tokenizer(context: TaskContext, key: str, settings: TokenizerSettings) -> Tokenizer:
+    eos = settings.eos if settings.load is not None else settings.trained_eos
+    return Tokenizer.load(context.entry(key).path("tokenizer.model").read_bytes(), eos=eos, bos=settings.bos)
+
+
+def encode_shard(
+    context: TaskContext, key: str, source: str, collected: str, tokenizer_key: str, settings: TokenizerSettings
+) -> None:
+    """Write the encoded runs of one document shard: tokens.bin and documents.parquet."""
+    tokenizer = _tokenizer(context, tokenizer_key, settings)
+    documents = context.entry(collected).path("documents.parquet")
+    with context.writing(key) as output:
+        shard = EncodedShard(output.path("tokens.bin"), output.path("documents.parquet"))
+        tokens = encode_documents(read_batches(documents, ["id", "split", "text"]), tokenizer, shard)
+        written = rows_written(shard.documents)
+        balance(source, "encode", "documents", rows_written(documents), {"encoded": written})
+        output.counts |= {"tokens": tokens, "documents": written}
+
+
+def arrange_source(
+    context: TaskContext,
+    key: str,
+    source: str,
+    encoded: Sequence[str],
+    tokenizer_key: str,
+    settings: TokenizerSettings,
+    seed: int,
+) -> None:
+    """Write the token shards of one source, both splits, and their manifest.json."""
+    tokenizer = _tokenizer(context, tokenizer_key, settings)
+    shards = [EncodedShard(_file(context, one, "tokens.bin"), _file(context, one, "documents.parquet")) for one in encoded]
+    with context.writing(key) as output, context.scratch() as scratch:
+        infos: list[ShardInfo] = []
+        for split in SPLITS:
+            infos += arrange(
+                shards,
+                output.folder,
+                split,
+                vocab_size=tokenizer.vocab_size,
+                eos_id=tokenizer.eos_id,
+                order_seed=seed,
+                memory_bytes=context.memory,
+                scratch=scratch,
+            )
+        came_in = sum(context.entry(one).counts["documents"] for one in encoded)
+        balance(source, "arrange", "documents", came_in, {"arranged": sum(info.documents for info in infos)})
+        write_manifest(
+            output.folder,
+            dtype=dtype_for(tokenizer.vocab_size),
+            vocab_size=tokenizer.vocab_size,
+            eos_id=tokenizer.eos_id,
+            tokenizer_sha256=tokenizer.sha256,
+            shards=infos,
+        )
+
+
+def _file(context: TaskContext, key: str, name: str) -> Path:
+    return context.entry(key).path(name)
