@@ -90,7 +90,8 @@ class GopherQuality(Filter):
         max_hash_ratio, max_ellipsis_ratio: `#` signs, and ellipses (`...` or `…`), per word (punctuation included).
         max_bullet_line_fraction: Lines that begin with a sign of `bullets`.
         max_ellipsis_line_fraction: Lines that end in an ellipsis of any form.
-        min_alpha_word_fraction: Words (punctuation included) with at least one letter.
+        min_alpha_word_fraction: Words (punctuation included, as datatrove counts) with at least one letter. The strictest of
+            the rules: with 0.8 it removes a fifth of pages whose main text people verified, plays and dialogue first.
         min_letter_fraction: Letters, with the marks that belong to them, among the characters that are no white space.
             Not one of Gopher's: off unless set.
         min_stop_words: Distinct stop words. The language with the most counts, so that no label is needed.

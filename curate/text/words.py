@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import regex
 
-_PARAGRAPH_END = regex.compile(r"(?:(?:\r\n|[\n\r])[^\S\r\n]*){2,}|\u2029")
+# Atomic, or the two signs of one line end would count as two.
+_PARAGRAPH_END = regex.compile(r"(?:(?>\r\n|[\n\r])[^\S\r\n]*){2,}|\u2029")
 
 # Sentence marks of all scripts (Unicode property Sentence_Terminal) and the ellipsis; closing quotes and brackets belong to the sentence.
 _SENTENCE_END = regex.compile(

@@ -26,6 +26,7 @@ def test_lines_are_never_blank(text, lines):
         ("a\nb\n\nc", ["a\nb", "c"]),
         ("a\n \t\nb\r\n\r\nc\n\n\n\nd\n", ["a", "b", "c", "d"]),
         ("a\n  b", ["a\n  b"]),
+        ("a\r\nb\r\n\r\nc\rd\r\re", ["a\r\nb", "c\rd", "e"]),
     ],
 )
 def test_paragraphs(text, paragraphs):
