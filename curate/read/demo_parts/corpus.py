@@ -13,12 +13,14 @@ from curate.read.demo_parts import sites
 from curate.read.demo_parts.archive import Page, write_warc
 from curate.read.demo_parts.faults import Planted, benchmarks, plant
 from curate.read.demo_parts.ingredients import Ingredients, write_prose
+from curate.read.demo_parts.prose import num_words, sentences_only
 from curate.read.demo_parts.sites import DOCS, FORUM, MANUAL, NOTES, WEEKLY
 
 NUM_ARCHIVES = 6
-# Pages of the numeric packages, drawn by hash: they have more than the rest together.
-MAX_NUMERIC_PAGES = 300
-MAX_CHAPTER_BYTES = 400_000  # a book of a package is cut here, so that no package outweighs the reference
+MIN_PROSE_WORDS = 90  # of a page that is reduced to its sentences
+SHARE_OF_REFERENCE = 15  # percent of the pages that are printed with their code
+SHARE_OF_DRY_PAGES = 30  # percent of the pages without prose that are printed at all
+VOLUME_BYTES = 24_000  # a book is divided here, at the next chapter, so that validation can draw some of it
 
 
 def write_corpus(ingredients: Ingredients, folder: Path) -> None:
@@ -45,17 +47,24 @@ def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _chosen(articles: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield all articles but those of the numeric packages, of which a fixed number is drawn from each."""
-    numeric: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    """Yield the pages to publish, each with its `host`, most of them reduced to their sentences.
+
+    Reference pages full of signatures and examples are what Gopher's rules remove; a corpus of these alone would leave
+    nothing to train on. So a magazine and a forum quote the prose, and the handbook prints everything.
+    """
     for article in articles:
-        package = article["key"].partition(".")[0]
-        if package in ("numpy", "scipy"):
-            numeric[package].append(article)
+        key = article["key"]
+        prose = sentences_only(article["blocks"])
+        luck = sites.number(f"{key}/host", 100)
+        numeric = key.startswith(("numpy.", "scipy.", "polars."))
+        if num_words(prose) < MIN_PROSE_WORDS:
+            if luck < SHARE_OF_DRY_PAGES and not numeric:
+                yield article | {"host": DOCS}
+        elif luck < SHARE_OF_REFERENCE:
+            yield article | {"host": MANUAL if numeric else DOCS}
         else:
-            yield article
-    for package in sorted(numeric):
-        drawn = sorted(numeric[package], key=lambda article: sites.number(article["key"], 2**62))
-        yield from drawn[:MAX_NUMERIC_PAGES]
+            host = WEEKLY if article["title"].startswith("About ") else FORUM if luck > 90 else NOTES
+            yield article | {"host": host, "blocks": prose}
 
 
 def _regular_pages(articles: list[dict[str, Any]]) -> Iterator[Page]:
@@ -70,7 +79,7 @@ def _regular_pages(articles: list[dict[str, Any]]) -> Iterator[Page]:
         first = sites.number(key, len(siblings))
         near = (siblings + siblings)[first : first + 14]
         links = [(other["title"], addresses[other["key"]]) for other in near if other["key"] != key]
-        host = addresses[key].split("/")[2]
+        host = article["host"]
         if host == FORUM:
             page = sites.thread(key, title, article["blocks"], links[:6])
         elif host in (DOCS, MANUAL):
@@ -81,17 +90,11 @@ def _regular_pages(articles: list[dict[str, Any]]) -> Iterator[Page]:
 
 
 def _address(article: dict[str, Any]) -> str:
-    key = article["key"]
+    key, host = article["key"], article["host"]
     name = key.replace(".", "/")
-    package = key.partition(".")[0]
-    if key == article["collection"] and article["title"].startswith("About "):
-        return f"https://{WEEKLY}/{name}"
-    if package in ("numpy", "scipy"):
-        return f"https://{MANUAL}/{name}.html"
-    luck = sites.number(f"{key}/host", 100)
-    if luck < 8:
-        return f"https://{FORUM}/t/{sites.number(key, 10**6):06}/{name.replace('/', '-').lower()}"
-    return f"https://{NOTES}/{name.lower()}" if luck < 30 else f"https://{DOCS}/{name}.html"
+    if host == FORUM:
+        return f"https://{host}/t/{sites.number(key, 10**6):06}/{key.replace('.', '-').lower()}"
+    return f"https://{host}/{name}.html" if host in (DOCS, MANUAL) else f"https://{host}/{name.lower()}"
 
 
 def _write_web(folder: Path, pages: list[Page]) -> Iterator[dict[str, Any]]:
@@ -132,16 +135,21 @@ def _write_books(folder: Path, books: list[dict[str, Any]], planted: Planted) ->
     folder.mkdir()
     shelves: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = {"reference": [], "handbooks": []}
     for book in books:
-        text, size = [], 0
+        volumes: list[list[str]] = [[]]
         for chapter in book["chapters"]:
-            size += len(chapter.encode())
-            if size > MAX_CHAPTER_BYTES:
-                break
-            text.append(chapter)
+            if sum(len(text.encode()) for text in volumes[-1]) > VOLUME_BYTES:
+                volumes.append([])
+            volumes[-1].append(chapter)
         shelf = "reference" if book["title"].startswith("The Python") else "handbooks"
         name = book["title"].lower().replace(":", "").replace(" ", "-")
-        row = {"id": name, "title": book["title"], "author": "", "language": "en", "text": "\n\n".join(text)}
-        shelves[shelf].append((row, None))
+        for number, chapters in enumerate(volumes, 1):
+            row = {
+                "id": f"{name}-{number}",
+                "title": f"{book['title']}, volume {number}",
+                "author": "",
+                "language": "en",
+            }
+            shelves[shelf].append((row | {"text": "\n\n".join(chapters)}, None))
     shelves["stories"] = planted.books
     for shelf, rows in shelves.items():
         data, places = b"", []

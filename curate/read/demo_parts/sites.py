@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 _CODE = re.compile(r"``(.+?)``|`([^`]+?)`_*")
 _STRONG = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
-_DOMAINS = (
-    "docs.pyhandbook.example notes.toolshed.example forum.askaround.example manual.numerics.example "
-    "weekly.readmes.example journal.essays.example caderno.cronicas.example revue.europe.example shop.hardware.example"
-).split()
-DOCS, NOTES, FORUM, MANUAL, WEEKLY, JOURNAL, CADERNO, REVUE, SHOP = _DOMAINS
-_AUTHORS = "R. Delacourt|Mina Okafor|J. Haldane|Petra Lindqvist|Sam Whitfield|A. Moreau|Yusuf Demir|Grace Tan".split(
-    "|"
-)
-_USERS = (
-    "quietowl tinkerbell42 snakecharmer ada_fan bitbucket late_riser mossy kettle noodle pebble riverrun zed".split()
-)
-_RANKS = "Newcomer|Member|Regular|Old hand|Moderator".split("|")
+DOCS = "docs.pyhandbook.example"
+NOTES = "notes.toolshed.example"
+FORUM = "forum.askaround.example"
+MANUAL = "manual.numerics.example"
+WEEKLY = "weekly.readmes.example"
+JOURNAL = "journal.essays.example"
+CADERNO = "caderno.cronicas.example"
+REVUE = "revue.europe.example"
+SHOP = "shop.hardware.example"
+_AUTHORS = ("R. Delacourt", "Mina Okafor", "J. Haldane", "Petra Lindqvist", "Sam Whitfield", "A. Moreau", "Grace Tan")
+_USERS = ("quietowl", "tinker42", "charmer", "ada_fan", "bitbucket", "late_riser", "mossy", "kettle", "riverrun", "zed")
+_RANKS = ("Newcomer", "Member", "Regular", "Old hand", "Moderator")
 _ASKS = (
     "Can somebody explain {title} to me? I have read the short summary twice and I am still not sure when I would need it.",
     "I came across {title} in code that I inherited and nobody here remembers why it was used. What does it actually do?",
@@ -119,7 +119,7 @@ def _environment() -> jinja2.Environment:
     def marked(text: str) -> Markup:
         """Text with back quotes to HTML with code marks."""
         html = _CODE.sub(lambda match: f"<code>{match[1] or match[2]}</code>", str(escape(text)))
-        return Markup(_STRONG.sub(r"<strong>\1</strong>", html))  # noqa: S704 (escaped above)
+        return Markup(_STRONG.sub(r"<strong>\1</strong>", html))  # escaped above
 
     environment.filters["marked"] = marked
     return environment
