@@ -134,25 +134,24 @@ def inspect(
 ) -> None:
     """Read samples of what was kept or removed, and why."""
     from curate.report.inspect import inspect as inspect_run
-    from curate.report.inspect import render_plain
+    from curate.report.inspect import inspect_lines
 
-    for row in inspect_run(run, source=source, stage=stage, rule=rule, sample=sample):
-        print(render_plain(row))
+    for line in inspect_lines(inspect_run(run, source=source, stage=stage, rule=rule, sample=sample)):
+        print(line)
 
 
 @app.command()
 def trace(run: RunPath, key: Annotated[str, typer.Argument(metavar="ID|URL", help="Id (or its beginning), source id or URL.")]) -> None:
     """Show the life of one document, from input byte to position in training."""
-    from curate.report.trace import render_plain
-    from curate.report.trace import trace as trace_document
+    from curate.report.trace import trace_text
 
-    print(render_plain(trace_document(run, key)))
+    print(trace_text(run, key))
 
 
 @app.command()
 def report(run: RunPath) -> None:
     """Write report.html and report.json of a run again."""
-    from curate.report.page import write_report
+    from curate.report.collect import write_report
 
     write_report(run)
     print(f"Open {run / 'report.html'}")

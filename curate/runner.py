@@ -21,6 +21,12 @@ from curate.recipe import Recipe, load
 
 DEFAULT_MEMORY = 1 << 30
 
+# For the estimates of `check`. Disk: cache and run folder over input bytes, as seen with compressed text. Speeds: what a
+# CPU core and an H100 at 40% of its bfloat16 peak do.
+_DISK_FACTOR = 3
+_PARAMETERS = {"demo-1m": 1.2e6, "15m": 15e6, "30m": 30e6, "60m": 60e6, "150m": 150e6, "400m": 400e6, "1b": 1e9}
+_FLOPS_PER_SECOND = {"one CPU core": 4e10, "one H100": 4e14}
+
 # What the run folder may hold, by the phase that writes it: results of phases that this run does not reach are cleared.
 _FOLDERS = ("extracted", "measurements", "decisions", "edits", "documents", "tokenizer", "tokens")
 _FILES = ("duplicates.parquet", "contamination.parquet", "quarantine.parquet", "mixture.json", "report.html", "report.json")
@@ -55,14 +61,14 @@ class Plan:
         phases: The phases that have work.
         sources: Source name to files and bytes; None where they are remote or made on first use, so not looked at.
         disk_bytes: Estimate of what run folder and cache will take.
-        train_flops: Estimate of one training run, or None without `train`.
+        train: Estimate of the training runs in words, or None without `train`.
     """
 
     recipe: Recipe
     phases: tuple[str, ...]
     sources: Mapping[str, tuple[int, int] | None]
     disk_bytes: int
-    train_flops: float | None
+    train: str | None
 
 
 def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Plan:
@@ -94,7 +100,43 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
-    return Plan(recipe, _phases_of(recipe), sources, 3 * size, None)
+    return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe))
+
+
+def _training(recipe: Recipe) -> str | None:
+    """Estimate the training runs by 6 N D (Kaplan et al. 2020, section 2.1): N parameters, D tokens."""
+    if recipe.train is None or recipe.mixture is None:
+        return None
+    tokens = recipe.mixture.tokens
+    count = tokens if isinstance(tokens, int) else getattr(tokens, "up_to", None)
+    runs = f"{len(recipe.train.seeds)} runs of {recipe.train.preset}"
+    if count is None:
+        return f"{runs}; tokens as the caps allow"
+    flops = 6 * _PARAMETERS[recipe.train.preset] * count
+    hours = "; ".join(f"{name} {flops / speed / 3600:.2g} h" for name, speed in _FLOPS_PER_SECOND.items())
+    return f"{runs}, {count:,} tokens and about {flops:.1e} FLOPs each; one run takes about: {hours}"
+
+
+def describe(plan: Plan) -> str:
+    """Return what `curate check` prints: the plan, the estimate, the resolved recipe."""
+    lines = [f"{plan.recipe.name}: this recipe can run. Phases: {', '.join(plan.phases)}."]
+    for name, found in plan.sources.items():
+        steps = ", ".join(block.name for block in plan.recipe.source(name).steps) or "none"
+        size = "not looked at" if found is None else f"{found[0]:,} files, {found[1]:,} bytes"
+        lines.append(f"  source {name:<12} {size}; steps: {steps}")
+    unknown = " plus what is remote or made on first use" if None in plan.sources.values() else ""
+    lines.append(f"  disk            about {plan.disk_bytes:,} bytes for cache and run folder{unknown}")
+    if plan.train is not None:
+        lines.append(f"  training        {plan.train}")
+    return "\n".join([*lines, "", plan.recipe.as_yaml()])
+
+
+def cache_usage(cache: str | Path | None) -> str:
+    """Return where the store is, how many results it holds and how large they are."""
+    root = Path(cache) if cache is not None else default_cache()
+    entries = list((root / "entries").glob("??/*/entry.json"))
+    size = sum(path.stat().st_size for entry in entries for path in entry.parent.iterdir())
+    return f"{root}: {len(entries):,} results, {size:,} bytes (run folders link to the same files)."
 
 
 def _phases_of(recipe: Recipe) -> tuple[str, ...]:
@@ -174,7 +216,7 @@ def run(
                 _phases(until, curation, training, account, progress)
             manifest = _finish(curation, account, count, memory)
             if until == "report":
-                from curate.report.page import write_report
+                from curate.report.collect import write_report
 
                 with _timed(account, "report", progress):
                     write_report(folder)
