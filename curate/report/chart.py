@@ -1,6 +1,6 @@
 """Charts as inline SVG: no library, no script needed, colours from the page's style sheet.
 
-Each function returns safe markup: all text goes through `visible`. Colours are classes (`c0` ... for sources and seeds,
+Each function returns safe markup: all text goes through `safe`. Colours are classes (`c0` ... for sources and seeds,
 `s-<stage>` for stages), so that dark, light and print are one style sheet's business. No `style` attributes: the page's
 content security policy forbids them.
 """
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from curate.report.display import compact, number, share, visible
+from curate.report.display import compact, number, plain, share
 
 NUM_COLOURS = 8
 LABEL_PITCH = 17.0  # least distance of two labels in a column
@@ -28,6 +28,11 @@ class Series:
     colour: str
     points: Sequence[tuple[float, float]]
     strong: bool = False
+
+
+def safe(text: str) -> str:
+    """Return `text` for SVG: escaped, and without elements, as an HTML element would end the drawing."""
+    return str(escape(plain(text)))
 
 
 def colour(index: int) -> str:
@@ -47,18 +52,17 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def _svg(width: float, height: float, label: str, body: str, css: str = "chart", extra: str = "") -> Markup:
-    return Markup(
-        f'<svg class="{css}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" aria-label="{visible(label)}"{extra}>{body}</svg>'
-    )
+    size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return Markup(f'<svg class="{css}" {size} role="img" aria-label="{safe(label)}"{extra}>{body}</svg>')
 
 
 def _rect(x: float, y: float, width: float, height: float, css: str, title: str = "") -> str:
-    tip = f"<title>{visible(title)}</title>" if title else ""
+    tip = f"<title>{safe(title)}</title>" if title else ""
     return f'<rect class="{css}" x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}">{tip}</rect>'
 
 
 def _text(x: float, y: float, text: str, css: str = "", anchor: str = "start") -> str:
-    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{visible(text)}</text>'
+    return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{safe(text)}</text>'
 
 
 def _clipped(text: str, characters: int) -> str:
@@ -116,7 +120,7 @@ def flows(funnels: Mapping[str, Mapping[str, Any]], unit: str) -> Markup | None:
         )
         tip = f"{names[index]} → {fate}: {number(int(amount))} {unit} ({share(amount, source_sizes[index])} of {names[index]})"
         shapes.append(
-            f'<path class="flow {colour(index)}{" kept" if fate == "kept" else ""}" d="{path}"><title>{visible(tip)}</title></path>'
+            f'<path class="flow {colour(index)}{" kept" if fate == "kept" else ""}" d="{path}"><title>{safe(tip)}</title></path>'
         )
     for index, name in enumerate(names):
         size = source_sizes[index]
@@ -149,7 +153,7 @@ def flows(funnels: Mapping[str, Mapping[str, Any]], unit: str) -> Markup | None:
         )
         y = fate_tops[place] + max(size * scale, 11) / 2 + 4
         shapes.append(
-            f'<text x="{right + 18:.1f}" y="{y:.1f}"><tspan class="name">{visible(_clipped(fate, 16))}</tspan>'
+            f'<text x="{right + 18:.1f}" y="{y:.1f}"><tspan class="name">{safe(_clipped(fate, 16))}</tspan>'
             f'<tspan class="quiet" dx="6">{compact(size)} · {share(size, total)}</tspan></text>'
         )
     label = f"Flow of {unit} from {len(names)} sources: {share(fate_sizes[0], total)} kept; the tables below give all numbers."
@@ -158,7 +162,7 @@ def flows(funnels: Mapping[str, Mapping[str, Any]], unit: str) -> Markup | None:
 
 def cascade(before: float, removed: float, total: float, stage: str) -> Markup:
     """Return a table cell's bar: what was still there before a rule, and the part that the rule took."""
-    width = 180.0
+    width = 130.0
     if not total:
         return Markup("")
     after, gone = width * (before - removed) / total, width * removed / total
@@ -216,7 +220,7 @@ def columns(bars: Sequence[tuple[str, float]], label: str, unit: str, log: bool 
     return _svg(width, height - 16, label, "".join(shapes))
 
 
-def bar(amount: float, most: float, css: str, width: float = 150.0) -> Markup:
+def bar(amount: float, most: float, css: str, width: float = 130.0) -> Markup:
     """Return a table cell's plain bar."""
     body = _rect(0, 3, width, 10, "track") + _rect(0, 3, width * amount / most if most else 0, 10, f"fill {css}")
     return Markup(
@@ -224,9 +228,32 @@ def bar(amount: float, most: float, css: str, width: float = 150.0) -> Markup:
     )
 
 
-def curves(
-    name: str, series: Sequence[Series], band: Sequence[Sequence[float]], x_label: str, y_label: str, label: str
-) -> Markup:
+def histogram(entry: Mapping[str, Any]) -> Markup:
+    """Return a small histogram of one measured column (see `curate.report.spread`) with the bounds of its rules."""
+    width, height = 250.0, 64.0
+    counts, low, high = entry["histogram"]["counts"], entry["histogram"]["low"], entry["histogram"]["high"]
+    span, most, pitch = high - low, max(counts), width / len(counts)
+    bars = (
+        f"M{index * pitch:.1f},{height:g}v{-height * math.sqrt(count / most):.1f}h{pitch * 0.9:.1f}V{height:g}Z"
+        for index, count in enumerate(counts)
+        if count
+    )
+    shapes = []
+    for bound in entry["bounds"]:
+        for edge, below in ((bound["at_least"], True), (bound["at_most"], False)):
+            if edge is None:
+                continue
+            x = min(max((edge - low) / span if span else float(edge > low), 0.0), 1.0) * width
+            shapes.append(_rect(0 if below else x, 0, x if below else width - x, height, "beyond"))
+            if 0 < x < width:
+                shapes.append(f'<line class="bound" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height:g}"/>')
+    shapes.append(f'<path class="fill c0" d="{"".join(bars)}"/>')
+    shapes.append(f'<line class="axis" x1="0" x2="{width:g}" y1="{height:g}" y2="{height:g}"/>')
+    label = f"{entry['block']}: {entry['column']}, from {number(low)} to {number(high)}"
+    return _svg(width, height, label, "".join(shapes), "spread", ' preserveAspectRatio="none"')
+
+
+def curves(name: str, series: Sequence[Series], band: Sequence[Sequence[float]], x_label: str, label: str) -> Markup:
     """Return a line chart.
 
     Args:
@@ -234,7 +261,6 @@ def curves(
         series: The lines.
         band: (x, mean, lowest, highest) of the seeds, or nothing.
         x_label: Axis title.
-        y_label: Axis title.
         label: What the chart shows, for those who do not see it.
     """
     frame = chart_frame(series, band)
@@ -254,26 +280,25 @@ def curves(
             f'<line class="grid" x1="{left}" x2="{right}" y1="{place}" y2="{place}"/>'
             + _text(left - 7, float(place) + 4, f"{tick:g}", "quiet", "end")
         )
-    for tick in nice_ticks(x0, x1):
-        shapes.append(_text(float(at(tick, y0).split(",")[0]), bottom + 18, compact(tick), "quiet", "middle"))
+    ticks = [(tick, float(at(tick, y0).split(",")[0])) for tick in nice_ticks(x0, x1)]
+    shapes += [_text(x, bottom + 18, compact(tick), "quiet", "middle") for tick, x in ticks]
     shapes.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
     if band:
         edge = [at(point[0], point[3]) for point in band] + [at(point[0], point[2]) for point in reversed(band)]
         shapes.append(f'<polygon class="band" points="{" ".join(edge)}"/>')
     for line in series:
         points = " ".join(at(x, y) for x, y in line.points)
-        shapes.append(
-            f'<polyline class="line {line.colour}{" strong" if line.strong else ""}" points="{points}"><title>{visible(line.name)}</title></polyline>'
-        )
+        css = f"line {line.colour}" + (" strong" if line.strong else "")
+        shapes.append(f'<polyline class="{css}" points="{points}"><title>{safe(line.name)}</title></polyline>')
         if len(line.points) == 1:
             x, y = at(*line.points[0]).split(",")
             shapes.append(f'<circle class="fill {line.colour}" cx="{x}" cy="{y}" r="3"/>')
-    shapes.append(_text(left, 11, y_label, "quiet") + _text(right, bottom + 34, x_label, "quiet", "end"))
+    shapes.append(_text(right, bottom + 34, x_label, "quiet", "end"))
     shapes.append(f'<line class="cursor" x1="0" x2="0" y1="{top}" y2="{bottom}" visibility="hidden"/>')
-    return _svg(560, 300, label, "".join(shapes), "chart curves", f' tabindex="0" data-chart="{visible(name)}"')
+    return _svg(560, 300, label, "".join(shapes), "chart curves", f' tabindex="0" data-chart="{safe(name)}"')
 
 
-PLOT = (52, 548, 22, 258)  # left, right, top, bottom of the plotting area
+PLOT = (52, 548, 8, 258)  # left, right, top, bottom of the plotting area
 
 
 def chart_frame(series: Sequence[Series], band: Sequence[Sequence[float]]) -> tuple[float, float, float, float] | None:

@@ -17,7 +17,9 @@ from typing import Any
 from curate.report.copies import contamination, duplicates, edits, quarantine
 from curate.report.curves import training
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
+from curate.report.rules import idle_rules, resolved_recipe
 from curate.report.run import RunFolder
+from curate.report.spread import spreads
 
 FORMAT = 1
 MAX_FILES = 50  # of one source in the list of inputs; the manifest holds all
@@ -37,6 +39,7 @@ def build_report(path: Path) -> dict[str, Any]:
     counted = {source: count_decisions(run, source, seed) for source in run.sources}
     funnels = {source: funnel(run, source, counted[source]) for source in run.sources}
     checks = {source: balance(run, source, funnels[source], counted[source]) for source in run.sources}
+    recipe = resolved_recipe(run)
     report = {
         "format": FORMAT,
         "recipe": manifest.get("recipe") or run.recipe.get("name"),
@@ -49,6 +52,8 @@ def build_report(path: Path) -> dict[str, Any]:
         "balance": checks,
         "balanced": all(check["holds"] for rows in checks.values() for check in rows),
         "samples": removed_samples(run, counted, funnels),
+        "idle_rules": {source: idle_rules(recipe, source, counted[source].fired) for source in run.sources},
+        "measurements": {source: spreads(run, recipe, source, counted[source].fired) for source in run.sources},
         "duplicates": duplicates(run, seed),
         "contamination": contamination(run),
         "decontamination": dict(manifest.get("decontamination") or {}),

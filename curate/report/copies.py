@@ -106,7 +106,7 @@ def _origin(row: Mapping[str, Any] | None) -> dict[str, Any]:
 def differences(left: str, right: str) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return both texts as runs `[differs, text]`, compared word by word."""
     tokens = [_TOKENS.findall(text) for text in (left, right)]
-    matcher = difflib.SequenceMatcher(None, *tokens, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=False)
     runs: tuple[list[list[Any]], list[list[Any]]] = ([], [])
     for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
         for side, start, end in ((0, left_start, left_end), (1, right_start, right_end)):
@@ -171,8 +171,10 @@ def context(text: str, start: int, end: int, span: str) -> tuple[str, str]:
     it is searched, and where it is not found nothing is shown around it.
     """
     encoded, wanted = text.encode("utf-8", "surrogatepass"), span.encode("utf-8", "surrogatepass")
+    if not wanted:
+        return "", ""
     if encoded[start:end] != wanted:
-        start = encoded.find(wanted) if wanted else -1
+        start = encoded.find(wanted)
         if start < 0:
             return "", ""
         end = start + len(wanted)

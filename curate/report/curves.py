@@ -33,13 +33,17 @@ def training(run: RunFolder) -> dict[str, Any] | None:
                     validation.setdefault(source, {}).setdefault(seed, {})[step] = measured
     if not any(losses.values()) and not validation:
         return None
+    order = {source: place for place, source in enumerate(run.sources)}
     window = max(1, min((len(rows) for rows in losses.values() if rows), default=1) // SMOOTHING_SHARE)
     smoothed = {seed: smooth(rows, window) for seed, rows in losses.items() if rows}
     return {
         "smoothing": window,
         "seeds": [_seed(seed, losses[seed], smoothed.get(seed, [])) for seed in losses],
         "band": thin(band({seed: {int(point[0]): point[2] for point in points} for seed, points in smoothed.items()})),
-        "validation": {source: _validation(seeds) for source, seeds in sorted(validation.items())},
+        "validation": {
+            source: _validation(seeds)
+            for source, seeds in sorted(validation.items(), key=lambda item: order.get(item[0], len(order)))
+        },
     }
 
 

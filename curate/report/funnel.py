@@ -85,7 +85,7 @@ def funnel(run: RunFolder, source: str, counted: Counted) -> dict[str, Any]:
             removed.setdefault(stage, {})[rule] = documents
         entry = {"read": counted.read, "kept": counted.kept, "removed": removed}
     read, in_bytes = int(entry.get("read", 0)), entry.get("bytes", {})
-    block_order = {block: place for place, block in enumerate(run.blocks(source))}
+    block_order = {block: place for place, block in enumerate(dict.fromkeys((*run.steps(source), *run.blocks(source))))}
     stages = []
     for stage in sorted(
         entry.get("removed", {}), key=lambda name: (STAGES.index(name) if name in STAGES else len(STAGES), name)

@@ -11,7 +11,7 @@
   // Filter of the removed documents.
   const form = document.querySelector(".filter");
   if (form) {
-    const groups = [...document.querySelectorAll("details.group")];
+    const groups = [...document.querySelectorAll("details.group[data-rule]")];
     const output = form.querySelector("output");
     const apply = () => {
       const text = form.elements.text.value.trim().toLowerCase();

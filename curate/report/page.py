@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,23 @@ def render(report: Mapping[str, Any]) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "number": display.number,
         "num_bytes": display.num_bytes,
         "compact": display.compact,
         "seconds": display.seconds,
         "visible": display.visible,
+        "plain": display.plain,
         "as_table": as_table,
     }
+    environment.filters |= filters
     environment.globals |= {
         "share": display.share,
         "cascade": chart.cascade,
         "stacked": chart.stacked,
         "bar": chart.bar,
         "colour": chart.colour,
+        "histogram": chart.histogram,
         "stage_meaning": STAGE_MEANING,
     }
     charts = loss_charts(report["training"])
@@ -135,7 +138,7 @@ def _loss_chart(
         "name": name,
         "title": title,
         "unit": unit,
-        "svg": chart.curves(name, lines, band, "step", unit, label),
+        "svg": chart.curves(name, lines, band, "step", label),
         "data": chart.curve_data(lines, band, "step"),
         "legend": [(line.name, line.colour) for line in lines],
     }

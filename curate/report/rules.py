@@ -32,11 +32,19 @@ def rules_of(recipe: Recipe | None, source: str) -> dict[str, tuple[Rule, ...]]:
     return {block.name: block.rules() for one in recipe.sources if one.name == source for block in one.steps}
 
 
+def idle_rules(recipe: Recipe | None, source: str, fired: Mapping[str, int]) -> list[dict[str, str]]:
+    """Return the rules of a source that fired on no document, with their bounds; rules that are off are left out."""
+    rules = [rule for block in rules_of(recipe, source).values() for rule in block]
+    asked = [{"rule": rule.name, "bound": threshold(rule, {})} for rule in rules if not fired.get(rule.name)]
+    return [row for row in asked if row["bound"] != "off"]
+
+
 def threshold(rule: Rule, measured: Mapping[str, Any]) -> str:
     """Return the bound of a rule in words, for a document with these measurements."""
     label = measured.get(rule.by) if rule.by is not None else None
     if rule.expression is None and rule.one_of is None:
-        low, high = bound_for(rule.at_least, label), bound_for(rule.at_most, label)
-        if low is None and high is None:
+        if any(isinstance(bound, Mapping) for bound in (rule.at_least, rule.at_most)) and label is None:
+            return f"by {rule.by}"
+        if bound_for(rule.at_least, label) is None and bound_for(rule.at_most, label) is None:
             return "off"
     return rule.threshold(label)

@@ -115,23 +115,29 @@ class RunFolder:
             names += sorted(child.name for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
         return tuple(dict.fromkeys(str(name) for name in names))
 
+    def steps(self, source: str) -> tuple[str, ...]:
+        """Return the names of a source's steps in the recipe's order; a second one of a name is `name-2`."""
+        sources = self.recipe.get("sources")
+        settings = sources.get(source) if isinstance(sources, Mapping) else None
+        steps = settings.get("steps") if isinstance(settings, Mapping) else None
+        names: dict[str, None] = {}
+        for step in steps if isinstance(steps, list) else ():
+            kind, inner = next(iter(step.items())) if isinstance(step, Mapping) and step else (step, None)
+            plain = str(kind).rpartition(":")[2]  # a user's own step is module:Class
+            name = base = str(inner["name"]) if isinstance(inner, Mapping) and inner.get("name") else plain
+            count = 1
+            while name in names:
+                count += 1
+                name = f"{base}-{count}"
+            names[name] = None
+        return tuple(names)
+
     def blocks(self, source: str) -> tuple[str, ...]:
         """Return the measurement blocks of a source: in the recipe's order where it tells, then by name."""
         folder = self.path / "measurements" / source
         found = {child.name for child in folder.iterdir() if child.is_dir()} if folder.is_dir() else set()
-        sources = self.recipe.get("sources")
-        settings = sources.get(source) if isinstance(sources, Mapping) else None
-        steps = settings.get("steps") if isinstance(settings, Mapping) else None
-        ordered: dict[str, None] = {}
-        for step in steps if isinstance(steps, Sequence) and not isinstance(steps, str) else ():
-            for kind, inner in step.items() if isinstance(step, Mapping) else ((step, None),):
-                name = str(inner["name"]) if isinstance(inner, Mapping) and inner.get("name") else str(kind)
-                count = 2
-                base = name
-                while name in ordered:  # a second block of one name is name-2
-                    name, count = f"{base}-{count}", count + 1
-                ordered[name] = None
-        return (*(name for name in ordered if name in found), *sorted(found - ordered.keys()))
+        ordered = self.steps(source)
+        return (*(name for name in ordered if name in found), *sorted(found.difference(ordered)))
 
     def shards(self, kind: str, *parts: str) -> tuple[Path, ...]:
         """Return the Parquet files below `kind/part/...`, by name."""

@@ -23,11 +23,11 @@ TEXT_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A rule asked of a document: its bound in words, and whether it fired."""
+    """A rule of the document's source: its bound in words, and whether it fired; None if it was not asked."""
 
     rule: str
     bound: str
-    fired: bool
+    fired: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,20 +250,21 @@ def _measurements(
         path = folder.path / "measurements" / found.source / block / found.shard
         row = read_rows(path, [found.id]).get(found.id, {}) if path.is_file() and path.stat().st_size else {}
         seen |= row
-        asked = rules.get(block, ())
         for column, value in row.items():
             if column in _NOT_MEASURED or isinstance(value, list):
                 continue
-            judged = tuple(
-                Judgement(rule.name, threshold(rule, seen), rule.name in fired)
+            asked = [rule for rule in rules.get(block, ()) if rule.column == column and rule.expression is None]
+            told |= {rule.name for rule in asked}
+            judged = (
+                Judgement(rule.name, threshold(rule, seen), rule.name in fired if value is not None else None)
                 for rule in asked
-                if rule.column == column
             )
-            told |= {one.rule for one in judged}
-            measured.append(Measured(block, column, value, judged))
-        rest = [rule for rule in asked if rule.name not in told]
-        told |= {rule.name for rule in rest}
-        others += [Judgement(rule.name, threshold(rule, seen), rule.name in fired) for rule in rest]
+            measured.append(Measured(block, column, value, tuple(judged)))
+        for rule in rules.get(block, ()):  # expressions, and rules of columns that an earlier block measured
+            if rule.name not in told:
+                told.add(rule.name)
+                seen_all = bool(seen) if rule.expression is not None else rule.column in seen
+                others.append(Judgement(rule.name, threshold(rule, seen), rule.name in fired if seen_all else None))
     # Rules of gates, duplicates and leaks, and all rules of a recipe that cannot be loaded, are known by having fired.
     others += [Judgement(str(rule), "", True) for rule in sorted(fired - told - {None})]
     return tuple(measured), tuple(others)
@@ -412,16 +413,16 @@ def _measurement_lines(result: TraceResult) -> Iterator[str]:
             block = one.block
             yield f"  {one_line(block)}"
         value = one_line(one.value) if isinstance(one.value, str) else number(one.value)
-        judged = "; ".join(
-            f"{'✗ FIRED' if rule.fired else '✓'} {rule.bound} ({one_line(rule.rule)})" for rule in one.rules
-        )
+        judged = "; ".join(f"{_mark(rule)} {rule.bound} ({one_line(rule.rule)})" for rule in one.rules)
         yield f"    {one_line(one.column):<32} {value:>12}  {judged}".rstrip()
     for rule in result.other_rules:
-        yield f"  {'✗ FIRED' if rule.fired else '✓'} {one_line(rule.rule)}" + (
-            f": {one_line(rule.bound)}" if rule.bound else ""
-        )
+        yield f"  {_mark(rule)} {one_line(rule.rule)}" + (f": {one_line(rule.bound)}" if rule.bound else "")
     if result.measurements or result.other_rules:
         yield ""
+
+
+def _mark(rule: Judgement) -> str:
+    return "– not asked" if rule.fired is None else "✗ FIRED" if rule.fired else "✓"
 
 
 def _copy_lines(result: TraceResult) -> Iterator[str]:
@@ -438,7 +439,8 @@ def _copy_lines(result: TraceResult) -> Iterator[str]:
     if result.contamination:
         yield f"Contamination: {number(len(result.contamination))} benchmark items"
         for row in result.contamination[:MAX_SHOWN]:
-            yield f"  {one_line(row['benchmark'])}, item {one_line(row['item'])}: overlap {number(row['overlap'])}, bytes {number(row['start'])} to {number(row['end'])}"
+            where = f"bytes {number(row['start'])} to {number(row['end'])}"
+            yield f"  {one_line(row['benchmark'])}, item {one_line(row['item'])}: overlap {number(row['overlap'])}, {where}"
             yield f"    │ {one_line(row['span'])}"
         yield ""
     if result.edits:
@@ -474,7 +476,9 @@ def _token_lines(result: TraceResult) -> Iterator[str]:
     if (place := result.tokens) is None:
         yield "Tokens: none" + ("" if result.document is not None else " (not in the corpus)")
         return
-    yield f"Tokens: {number(place.end - place.start)}, in shard {place.shard}, tokens {number(place.shard_start)} to {number(place.shard_start + place.end - place.start)}"
+    length = place.end - place.start
+    span = f"tokens {number(place.shard_start)} to {number(place.shard_start + length)}"
+    yield f"Tokens: {number(length)}, in shard {place.shard}, {span}"
     if place.split != "train":
         yield f"  split {one_line(place.split)}: never trained on"
         return
@@ -489,12 +493,16 @@ def _token_lines(result: TraceResult) -> Iterator[str]:
     if result.windows and not result.visits:
         yield "  the mixture draws none of them"
     for index, visit in enumerate(result.visits[:MAX_VISITS]):
-        steps = [(run.seed, run.steps[index]) for run in result.training]
-        at = ", ".join(
-            f"seed {one_line(seed)}: " + (f"step {number(step)}" if step is not None else "not reached")
-            for seed, step in steps
+        seeds: dict[str, list[str]] = {}
+        for run in result.training:
+            step = run.steps[index]
+            seeds.setdefault(f"step {number(step)}" if step is not None else "not reached", []).append(
+                one_line(run.seed)
+            )
+        at = "; ".join(
+            f"{step} of seed{'' if len(names) == 1 else 's'} {', '.join(names)}" for step, names in seeds.items()
         )
-        yield f"  window {number(visit.window)} in slot {number(visit.slot)}" + (f" ({at})" if at else "")
+        yield f"  window {number(visit.window)} in slot {number(visit.slot)}" + (f": {at}" if at else "")
     if len(result.visits) > MAX_VISITS:
         yield f"  and {number(len(result.visits) - MAX_VISITS)} more slots"
     if result.training:

@@ -27,7 +27,23 @@ HOSTILE_TEXT = (
     "left\u2066iso\u2069 line\u2028sep\u2029 esc\x1b[2J\x1b]0;title\x07 zero\u200bwidth {{ 7*7 }} {% raw %} ]]> <!-- "
 )
 HOSTILE_URL = 'javascript:alert(document.domain)//"><svg onload=alert(3)>'
-WORDS = "the data of a model is read before any filter can measure what it holds and every rule that fires is written".split()
+WORDS = (
+    "the",
+    "data",
+    "of",
+    "a",
+    "model",
+    "is",
+    "read",
+    "before",
+    "any",
+    "filter",
+    "measure",
+    "what",
+    "every",
+    "rule",
+    "fires",
+)
 RULES = {  # rule: stage, value or label, bound, text
     "read.bad_record": ("read", "gzip stream ends early", None),
     "gate.status": ("gate", 404.0, "in 200"),

@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import pytest
+
+from curate.errors import InputError, UsageError
+from curate.report.run import RunFolder, read_rows, read_table
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="not a run folder"):
+        RunFolder.open(tmp_path)
+
+
+def test_sources_stand_in_the_recipe_s_order(run_folder: Path) -> None:
+    assert RunFolder.open(run_folder).sources == ("web", "code", "books")
+
+
+def test_sources_are_found_without_recipe_and_manifest(run_copy: Path) -> None:
+    (run_copy / "recipe.yaml").unlink()
+    (run_copy / "manifest.json").unlink()
+    assert RunFolder.open(run_copy).sources == ("books", "code", "web")
+
+
+def test_steps_are_named_as_the_recipe_names_them(tmp_path: Path) -> None:
+    recipe = "sources: {web: {steps: [c4: {}, c4: {}, {c4: {name: last}}, {where: 'a > 1'}, {'mine:Step': {}}]}}"
+    (tmp_path / "recipe.yaml").write_text(recipe.replace("c4: {},", "{c4: {}},"))
+    assert RunFolder.open(tmp_path).steps("web") == ("c4", "c4-2", "last", "where", "Step")
+    assert RunFolder.open(tmp_path).steps("other") == ()
+
+
+def test_blocks_stand_in_the_order_of_steps(run_folder: Path) -> None:
+    assert RunFolder.open(run_folder).blocks("web") == ("language", "gopher_quality", "gopher_repetition")
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    run = RunFolder.open(tmp_path)
+    with pytest.raises(InputError, match=r"manifest\.json: not valid JSON"):
+        _ = run.manifest
+    (tmp_path / "recipe.yaml").write_text("a: [")
+    with pytest.raises(InputError, match=r"recipe\.yaml: not valid YAML"):
+        _ = run.recipe
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    for read in (lambda path: read_table(path), lambda path: read_rows(path, ["a"])):
+        with pytest.raises(InputError, match=r"bad\.parquet: cannot be read as Parquet"):
+            read(tmp_path / "bad.parquet")
+
+
+def test_json_lines_forgive_a_torn_last_line_only(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("")
+    run = RunFolder.open(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n\n{"step": 2}\n{"st')
+    assert run.json_lines("metrics.jsonl") == [{"step": 1}, {"step": 2}]
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n{"step": 2}\n')
+    with pytest.raises(InputError, match="line 2"):
+        run.json_lines("metrics.jsonl")
+    assert run.json_lines("nothing.jsonl") == []
+    assert run.manifest == {}
+
+
+def test_seeds_are_in_number_order(tmp_path: Path) -> None:
+    for name in ("10", "9", "extra"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+    (tmp_path / "recipe.yaml").touch()
+    assert RunFolder.open(tmp_path).seeds() == ("9", "10", "extra")
