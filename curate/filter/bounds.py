@@ -48,7 +48,7 @@ class Limit:
                     'an empty map bounds nothing; write labels with numbers, such as {en: 3, "*": 2}, or off'
                 )
             numbers = {str(label): self(number) for label, number in value.items() if not is_off(number)}
-            return {label: number for label, number in numbers.items() if isinstance(number, float)}
+            return {label: number for label, number in numbers.items() if isinstance(number, float)} or None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no bound; write a number, a map from label to number, or off")
         number = float(value)

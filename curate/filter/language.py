@@ -71,7 +71,7 @@ class Language(Filter):
             for label in named:
                 if label not in _LID_176 and label != UNKNOWN:
                     near = difflib.get_close_matches(label.lower()[:2], sorted(_LID_176), n=1)
-                    hint = f"; did you mean {near[0]}?" if near else ""
+                    hint = f"; the nearest is {near[0]}" if near else ""
                     raise ValueError(f"{label!r} is no label of lid.176 (ISO 639-1 codes, such as en, pt, zh){hint}")
         return self
 

@@ -89,3 +89,4 @@ def test_switches():
 
 def test_a_label_that_is_off_in_a_map_has_no_bound():
     assert GopherQuality(min_words={"en": 50, "zh": "off"}).min_words == {"en": 50.0}
+    assert GopherQuality(min_words={"zh": "off"}).min_words is None

@@ -59,7 +59,7 @@ def test_everything_can_be_off():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"keep": "eng"}, "'eng' is no label of lid.176.*did you mean en"),
+        ({"keep": "eng"}, "'eng' is no label of lid.176.*the nearest is en"),
         ({"keep": ("pt", "xx")}, "'xx' is no label"),
         ({"keep": ()}, "names no language"),
         ({"min_score": 1.5}, "1.5 is out of range: 0 to 1"),
