@@ -58,7 +58,7 @@ def _svg(width: float, height: float, label: str, body: str, css: str = "chart",
 
 def _rect(x: float, y: float, width: float, height: float, css: str, title: str = "") -> str:
     tip = f"<title>{safe(title)}</title>" if title else ""
-    return f'<rect class="{css}" x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}">{tip}</rect>'
+    return f'<rect class="{safe(css)}" x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}">{tip}</rect>'
 
 
 def _text(x: float, y: float, text: str, css: str = "", anchor: str = "start") -> str:

@@ -56,8 +56,8 @@ def build_report(path: Path) -> dict[str, Any]:
         "measurements": {source: spreads(run, recipe, source, counted[source].fired) for source in run.sources},
         "duplicates": duplicates(run, seed),
         "contamination": contamination(run),
-        "decontamination": dict(manifest.get("decontamination") or {}),
         "edits": edits(run),
+        "rewritten": dict(manifest.get("rewritten") or {}),
         "quarantine": quarantine(run),
         "documents": {source: documents(run, source) for source in run.sources},
         "validation": dict(manifest.get("validation") or {}),
@@ -184,10 +184,7 @@ def inputs(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def timings(run: RunFolder) -> dict[str, Any]:
     """Return all that may differ between two runs of one recipe: time, memory, machine, tasks run and reused."""
-    train: dict[str, Any] = {}
-    for seed in run.seeds():
-        rows = run.json_lines(f"train/{seed}/timings.jsonl")
-        train[seed] = {"summary": run.json(f"train/{seed}/summary.json"), "last": rows[-1] if rows else {}}
+    train = {seed: (run.json_lines(f"train/{seed}/timings.jsonl") or [{}])[-1] for seed in run.seeds()}
     return {**run.json("timings.json"), "train": train}
 
 

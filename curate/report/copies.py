@@ -14,13 +14,14 @@ from curate.report.samples import draw, find_texts
 if TYPE_CHECKING:
     import polars as pl
 
-NUM_PAIRS = 3  # of near copies, and as many of exact ones
+NUM_PAIRS = {"near": 4, "exact": 1}
 NUM_CLUSTERS = 8
 ITEMS_PER_BENCHMARK = 4
 PAIR_CHARACTERS = 1200
 CONTEXT_BYTES = 240  # shown on either side of a matched span
 MAX_SPAN_CHARACTERS = 600
-_TOKENS = re.compile(r"\s+|\S+")
+MAX_PHRASES = 6  # of ignored phrases and untested items; manifest.json has more
+_WORDS = re.compile(r"(\s*)(\S+|\Z)")
 
 
 def duplicates(run: RunFolder, seed: int) -> dict[str, Any] | None:
@@ -36,8 +37,8 @@ def duplicates(run: RunFolder, seed: int) -> dict[str, Any] | None:
     largest = clusters.sort("cluster_size", "cluster", descending=[True, False]).head(NUM_CLUSTERS)
     copies = members.filter(pl.col("kept_id").is_not_null() & (pl.col("kept_id") != pl.col("id")))
     pairs = [
-        *_drawn(copies.filter(pl.col("similarity") < 1), seed),
-        *_drawn(copies.filter(pl.col("similarity") >= 1), seed),
+        *_drawn(copies.filter(pl.col("similarity") < 1), seed, NUM_PAIRS["near"]),
+        *_drawn(copies.filter(pl.col("similarity") >= 1), seed, NUM_PAIRS["exact"]),
     ]
     wanted = {*largest["cluster"], *(row[name] for row in pairs for name in ("id", "kept_id"))}
     texts = find_texts(run, "extracted", ((source, id) for source in run.sources for id in sorted(wanted)))
@@ -53,9 +54,9 @@ def duplicates(run: RunFolder, seed: int) -> dict[str, Any] | None:
     }
 
 
-def _drawn(frame: pl.DataFrame, seed: int) -> list[dict[str, Any]]:
+def _drawn(frame: pl.DataFrame, seed: int, count: int) -> list[dict[str, Any]]:
     places = sorted((draw(id, seed), id, index) for index, id in enumerate(frame["id"]))
-    return [frame.row(index, named=True) for _, _, index in places[:NUM_PAIRS]]
+    return [frame.row(index, named=True) for _, _, index in places[:count]]
 
 
 def _similarities(copies: pl.DataFrame) -> list[dict[str, Any]]:
@@ -78,7 +79,7 @@ def _cluster(row: Mapping[str, Any], members: pl.DataFrame, texts: Mapping[str, 
         "size": row["cluster_size"],
         "kept_ids": kept[:3],
         "lowest_similarity": inside["similarity"].min(),
-        "excerpt": excerpt(first["text"], 300) if first else None,
+        "excerpt": excerpt(" ".join(first["text"][:400].split()), 140) if first else None,
         "url": first.get("url") if first else None,
         "path": first.get("path") if first else None,
     }
@@ -86,15 +87,26 @@ def _cluster(row: Mapping[str, Any], members: pl.DataFrame, texts: Mapping[str, 
 
 def _pair(row: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     sides = [texts.get(row[name]) for name in ("kept_id", "id")]
-    shown = [side["text"][:PAIR_CHARACTERS] if side else "" for side in sides]
-    kept_runs, removed_runs = differences(*shown)
+    whole = [side["text"] if side else "" for side in sides]
+    start = _first_difference(*whole) if all(whole) else 0
+    kept_runs, removed_runs = differences(*(text[start : start + PAIR_CHARACTERS] for text in whole))
     return {
         "similarity": row["similarity"],
         "verified": row.get("verified"),
         "cluster_size": row["cluster_size"],
+        "equal_before": start,
         "kept": {"id": row["kept_id"], "runs": kept_runs, **_origin(sides[0])},
         "removed": {"id": row["id"], "runs": removed_runs, **_origin(sides[1])},
     }
+
+
+def _first_difference(left: str, right: str) -> int:
+    """Return where to begin to show two texts: a little before they differ, or at the start."""
+    same = next((place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), None)
+    if same is None or same < PAIR_CHARACTERS // 2:
+        return 0
+    line = left.rfind("\n", 0, same - 100)
+    return line + 1 if line > same - PAIR_CHARACTERS // 2 else same - PAIR_CHARACTERS // 4
 
 
 def _origin(row: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -104,19 +116,35 @@ def _origin(row: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def differences(left: str, right: str) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return both texts as runs `[differs, text]`, compared word by word."""
-    tokens = [_TOKENS.findall(text) for text in (left, right)]
-    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=False)
+    """Return both texts as runs `[differs, text]`, compared word by word; white space never differs."""
+    words = [_WORDS.findall(text) for text in (left, right)]  # (space before, word)
+    matcher = difflib.SequenceMatcher(
+        None, [word for _, word in words[0]], [word for _, word in words[1]], autojunk=False
+    )
     runs: tuple[list[list[Any]], list[list[Any]]] = ([], [])
     for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
         for side, start, end in ((0, left_start, left_end), (1, right_start, right_end)):
-            if start < end:
-                runs[side].append([tag != "equal", "".join(tokens[side][start:end])])
+            for index, (space, word) in enumerate(words[side][start:end]):
+                differs = tag != "equal" and word != ""
+                _extend(runs[side], differs and index > 0, space)
+                _extend(runs[side], differs, word)
     return runs
 
 
+def _extend(runs: list[list[Any]], differs: bool, text: str) -> None:
+    if not text:
+        return
+    if runs and runs[-1][0] == differs:
+        runs[-1][1] += text
+    else:
+        runs.append([differs, text])
+
+
 def contamination(run: RunFolder) -> dict[str, Any] | None:
-    """Return what was found of each benchmark and the worst items; None without contamination.parquet."""
+    """Return what was found of each benchmark and the worst items; None without contamination.parquet.
+
+    What was looked for (items, untested ones, phrases that were ignored) is what the manifest says.
+    """
     import polars as pl
 
     frame = run.table("contamination.parquet")
@@ -124,27 +152,46 @@ def contamination(run: RunFolder) -> dict[str, Any] | None:
         return None
     order = ["overlap", "span_bytes", "id", "item"]
     frame = frame.with_columns((pl.col("end") - pl.col("start")).alias("span_bytes"))
-    benchmarks, worst = [], []
+    asked = run.manifest.get("decontamination") or {}
+    found: dict[str, dict[str, Any]] = {}
+    worst: list[dict[str, Any]] = []
     for (name,), rows in sorted(frame.group_by("benchmark"), key=lambda item: str(item[0])):
-        benchmarks.append(
-            {
-                "benchmark": name,
-                "items": rows["item"].n_unique(),
-                "documents": rows["id"].n_unique(),
-                "pairs": rows.height,
-                "highest_overlap": rows["overlap"].max(),
-                "whole_items": rows.filter(pl.col("overlap") >= 1)["item"].n_unique(),
-            }
-        )
+        found[str(name)] = {
+            "found": rows["item"].n_unique(),
+            "whole": rows.filter(pl.col("overlap") >= 1)["item"].n_unique(),
+            "documents": rows["id"].n_unique(),
+            "highest_overlap": rows["overlap"].max(),
+        }
         first = rows.sort(order, descending=[True, True, False, False]).unique(
             "item", keep="first", maintain_order=True
         )
         worst += first.head(ITEMS_PER_BENCHMARK).to_dicts()
+    names = dict.fromkeys([*(asked.get("benchmarks") or {}), *found])
     texts = find_texts(run, "extracted", ((source, row["id"]) for source in run.sources for row in worst))
     return {
         "documents": frame["id"].n_unique(),
-        "benchmarks": benchmarks,
+        "benchmarks": {
+            name: _benchmark((asked.get("benchmarks") or {}).get(name) or {}, found.get(name)) for name in names
+        },
+        "common_ngrams": asked.get("common_ngrams"),
+        "common_phrases": list(asked.get("common_phrases") or ())[:MAX_PHRASES],
+        "common_items": list(asked.get("common_items") or ())[:MAX_PHRASES],
         "worst": [_leak(row, texts.get(row["id"])) for row in worst],
+    }
+
+
+def _benchmark(asked: Mapping[str, Any], found: Mapping[str, Any] | None) -> dict[str, Any]:
+    untested = list(asked.get("untested") or ())
+    counts = found or {"found": 0, "whole": 0, "documents": 0, "highest_overlap": None}
+    items = asked.get("items")
+    return {
+        "items": items,
+        "tested": asked.get("items_tested"),
+        **counts,
+        "share": counts["found"] / items if items else None,
+        "num_untested": len(untested),
+        "untested": untested[:MAX_PHRASES],
+        "template_phrases": list(asked.get("template_phrases") or ())[:MAX_PHRASES],
     }
 
 

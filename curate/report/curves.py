@@ -38,6 +38,7 @@ def training(run: RunFolder) -> dict[str, Any] | None:
     smoothed = {seed: smooth(rows, window) for seed, rows in losses.items() if rows}
     return {
         "smoothing": window,
+        "model": _model(run.json(f"train/{next(iter(losses))}/summary.json")),
         "seeds": [_seed(seed, losses[seed], smoothed.get(seed, [])) for seed in losses],
         "band": thin(band({seed: {int(point[0]): point[2] for point in points} for seed, points in smoothed.items()})),
         "validation": {
@@ -74,6 +75,13 @@ def band(curves: Mapping[str, Mapping[int, float]]) -> list[list[float]]:
         values = [curve[step] for curve in curves.values()]
         points.append([step, math.fsum(values) / len(values), min(values), max(values)])
     return points
+
+
+def _model(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all seeds share, as the first one's summary says it."""
+    return {
+        name: summary[name] for name in ("preset", "parameters", "device", "precision", "compile") if name in summary
+    }
 
 
 def _seed(seed: str, rows: Mapping[int, tuple[int, float]], points: Sequence[list[float]]) -> dict[str, Any]:

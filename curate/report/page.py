@@ -62,6 +62,7 @@ def render(report: Mapping[str, Any]) -> str:
         "stage_meaning": STAGE_MEANING,
     }
     charts = loss_charts(report["training"])
+    colours = {source: chart.colour(place) for place, source in enumerate(report["funnel"])}
     return environment.get_template("page.html").render(
         report=report,
         style=Markup(style),
@@ -71,6 +72,7 @@ def render(report: Mapping[str, Any]) -> str:
             flow for unit in ("documents", "bytes") if (flow := chart.flows(report["funnel"], unit)) is not None
         ],
         charts=charts,
+        source_colour=lambda source: colours.get(source, chart.colour(len(colours))),
         chart_data=script_json({entry["name"]: entry["data"] for entry in charts}),
         size_bars=size_bars(report["duplicates"]),
         similarity_bars=similarity_bars(report["duplicates"]),
@@ -172,12 +174,24 @@ def phases(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def as_table(entries: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return records by name (source to numbers) as columns and rows; None if there are none."""
-    records = {name: value for name, value in (entries or {}).items() if isinstance(value, Mapping)}
+    """Return records by name (source to numbers) as columns and rows, inner records flattened; None if there are none."""
+    records = {name: _flat(value) for name, value in (entries or {}).items() if isinstance(value, Mapping)}
     if not records:
         return None
     columns = list(dict.fromkeys(key for record in records.values() for key in record))
+    inner = {column.split(" ")[0] for column in columns if " " in column}
+    columns = [column for column in columns if column not in inner]  # null where others have an inner record
     return {
         "columns": columns,
         "rows": {name: [record.get(column) for column in columns] for name, record in records.items()},
     }
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key} {inner}": item for inner, item in value.items()}
+        else:
+            flat[key] = value
+    return flat

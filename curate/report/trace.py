@@ -350,7 +350,7 @@ def _visits(
     visits = sorted((slot, window) for window in windows for slot in plan.slots_of_window(source, window))
     training: list[TrainingRun] = []
     for seed in folder.seeds():
-        resolved = folder.json(f"train/{seed}/resolved.json")
+        resolved = folder.json(f"train/{seed}/resolved.json").get("identity", {})
         if size := resolved.get("batch_windows"):
             steps = [slot // int(size) for slot, _ in visits]
             last = int(resolved.get("steps", steps[-1] + 1 if steps else 0))

@@ -356,8 +356,10 @@ def write_training(run: Path) -> None:
                 }
                 lines.append({"step": step, "validation": measured})
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (folder / "resolved.json").write_text(json.dumps({"batch_windows": 4, "steps": 40}))
-        (folder / "summary.json").write_text(json.dumps({"seconds": 61.5 + seed, "steps": 400, "tokens": 819200}))
+        (folder / "resolved.json").write_text(json.dumps({"identity": {"batch_windows": 4, "steps": 40}}))
+        (folder / "summary.json").write_text(
+            json.dumps({"preset": "demo-1m", "parameters": 1262720, "seed": seed, "device": "cpu"})
+        )
         (folder / "timings.jsonl").write_text(
             json.dumps({"step": 400, "seconds": 61.5, "tokens_per_second": 13320.3}) + "\n"
         )
@@ -400,9 +402,23 @@ def manifest(ledgers: dict[str, Any]) -> dict[str, Any]:
         "validation": {
             source: {"documents": 4, "bytes": 2400, "asked_tokens": 5000, "near_copies_removed": 1} for source in KEPT
         },
-        "decontamination": {"benchmarks": {"mbpp": {"items": 974, "ngram": 13}}, "ngram": 13},
+        "decontamination": {
+            "benchmarks": {
+                "<i>mbpp</i>": {
+                    "items": 60,
+                    "items_tested": 59,
+                    "untested": [{"item": "task-9", "reason": "fewer than 8 words", "text": "<s>short</s>"}],
+                    "template_phrases": [{"text": "Write a <tt>function</tt>", "items": 40}],
+                    "matches": {"task-60000": 1},
+                },
+                "piqa": {"items": 100, "items_tested": 100},
+            },
+            "common_ngrams": 2,
+            "common_phrases": [{"text": "all rights reserved </ul>", "documents": 30, "items": ["piqa/3"]}],
+            "common_items": ["piqa/3"],
+        },
+        "rewritten": {"web": {"pii.num_emails": 3, "pii.num_ip_addresses": 0}},
         "tokenizer": {"sha256": digest("tokenizer"), "bytes_per_token": {"web": 4.1, "code": 3.2, "books": 4.4}},
-        "dedup": {"clusters": 5, "sizes": {"2": 1, "5": 2}},
         "quarantined": 0,
         "reproducible": True,
     }

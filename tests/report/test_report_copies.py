@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.document import CONTAMINATION, DUPLICATES
@@ -13,6 +14,11 @@ def test_differences_mark_words() -> None:
     assert right == [[False, "the "], [True, "new"], [False, " cat"]]
     assert differences("same", "same") == ([[False, "same"]], [[False, "same"]])
     assert differences("", "added") == ([], [[True, "added"]])
+    assert differences("two old words", "two") == ([[False, "two "], [True, "old words"]], [[False, "two"]])
+
+
+def test_white_space_is_no_difference_and_is_kept() -> None:
+    assert differences("a\n    b \n", " a b") == ([[False, "a\n    b \n"]], [[False, " a b"]])
 
 
 def test_context_counts_bytes_not_characters() -> None:
@@ -44,7 +50,7 @@ def test_duplicates_of_a_run(run_folder: Path) -> None:
     assert found["sizes"] == [{"size": size, "clusters": 1} for size in (2, 3, 5, 6)]
     assert found["similarities"] == [{"at_least": 0.8, "copies": 6}, {"at_least": 1.0, "copies": 6}]
     assert [row["size"] for row in found["largest"]] == [6, 5, 3, 2]
-    assert [pair["similarity"] for pair in found["pairs"]] == [0.8125] * 3 + [1.0] * 3
+    assert [pair["similarity"] for pair in found["pairs"]] == [0.8125] * 4 + [1.0]
     near = found["pairs"][0]
     assert any(differs and "<em>pattern</em>" in text for differs, text in near["removed"]["runs"])
     assert not any(differs for differs, _ in found["pairs"][-1]["kept"]["runs"])
@@ -54,9 +60,10 @@ def test_contamination_of_a_run(run_folder: Path) -> None:
     found = contamination(RunFolder.open(run_folder))
     assert found is not None
     assert found["documents"] == 3
-    assert found["benchmarks"] == [
-        {"benchmark": "<i>mbpp</i>", "items": 3, "documents": 3, "pairs": 3, "highest_overlap": 0.875, "whole_items": 0}
-    ]
+    mbpp, piqa = found["benchmarks"].values()
+    assert (mbpp["items"], mbpp["tested"], mbpp["found"], mbpp["whole"], mbpp["documents"]) == (60, 59, 3, 0, 3)
+    assert (mbpp["share"], mbpp["highest_overlap"], mbpp["num_untested"]) == (0.05, 0.875, 1)
+    assert (piqa["items"], piqa["found"], piqa["highest_overlap"]) == (100, 0, None)
     for row in found["worst"]:
         assert len(row["before"]) == 10
         assert len(row["span"]) == 50
@@ -88,4 +95,25 @@ def test_absent_and_empty_tables(run_copy: Path) -> None:
     empty = duplicates(run, 1)
     assert empty is not None
     assert (empty["clusters"], empty["pairs"], empty["sizes"]) == (0, [], [])
-    assert contamination(run) == {"documents": 0, "benchmarks": [], "worst": []}
+    none = contamination(run)
+    assert none is not None
+    assert (none["documents"], none["worst"]) == (0, [])
+    assert [row["found"] for row in none["benchmarks"].values()] == [0, 0]
+
+
+def test_a_late_difference_is_shown(run_copy: Path) -> None:
+    path = run_copy / "extracted" / "books"
+    found = duplicates(RunFolder.open(run_copy), 17)
+    assert found is not None
+    assert all(pair["equal_before"] == 0 for pair in found["pairs"])
+    for file in path.glob("*.parquet"):
+        table = pq.read_table(file)
+        texts = ["same line\n" * 500 + text for text in table["text"].to_pylist()]
+        pq.write_table(
+            table.set_column(table.schema.get_field_index("text"), "text", [pa.array(texts, pa.large_string())]), file
+        )
+    found = duplicates(RunFolder.open(run_copy), 17)
+    assert found is not None
+    (late,) = [pair for pair in found["pairs"] if pair["equal_before"]]
+    assert 4000 < late["equal_before"] < 5000
+    assert any(differs for differs, _ in late["removed"]["runs"])

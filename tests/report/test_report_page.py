@@ -184,10 +184,11 @@ def test_every_text_of_the_report_may_be_hostile(report: dict[str, Any]) -> None
 
 def test_every_name_may_be_hostile(report: dict[str, Any]) -> None:
     evil = renamed(report, {"web", "code", "books"})
-    for section in ("libraries", "stages", "decontamination", "tokenizer", "validation"):
+    for section in ("libraries", "stages", "rewritten", "tokenizer", "validation"):
         evil[section] = renamed(evil[section], set(report[section]))
     for entry in evil["documents"].values():
         entry["splits"], entry["languages"] = renamed(entry["splits"], {"train"}), renamed(entry["languages"], {"en"})
+    evil["contamination"]["benchmarks"] = renamed(evil["contamination"]["benchmarks"], {"piqa"})
     evil["funnel"][HOSTILE + "web"]["skipped"] = {HOSTILE: 1}
     page = Page(render(evil))
     assert {tag for tag, _ in page.elements} <= ELEMENTS

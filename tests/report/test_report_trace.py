@@ -198,7 +198,7 @@ def test_seeds_with_other_batches(run_copy: Path, docs: list[Any]) -> None:
         (doc for doc in docs if doc.source == "web" and doc.rule is None and doc.split == "train"),
         key=lambda doc: doc.id,
     )
-    (run_copy / "train" / "1" / "resolved.json").write_text(json.dumps({"batch_windows": 2, "steps": 1}))
+    (run_copy / "train" / "1" / "resolved.json").write_text(json.dumps({"identity": {"batch_windows": 2, "steps": 1}}))
     life = trace(run_copy, kept.id)
     assert [run.batch_windows for run in life.training] == [4, 2, 4]
     assert any(step is None for step in life.training[1].steps)
