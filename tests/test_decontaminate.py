@@ -17,20 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.decontaminate import decide as decide_module
 from curate.decontaminate.decide import Common, Decisions, count_common, decide, summarise
 from curate.decontaminate.index import Index, build_index, overlaps
 from curate.decontaminate.items import read_items
-from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, word_spans
+from curate.decontaminate.ngrams import BLOCK
 from curate.decontaminate.settings import Decontaminate
 from curate.document import CONTAMINATION, EDITS, REMOVED
-from curate.errors import InputError
-from curate.words import folded_words, hash_word, with_words
+from curate.words import hash_word, with_words
 
 DATA = Path(os.environ.get("CURATE_DATA", Path(__file__).parents[1] / "../shared/data"))
 CASES = DATA.parent / "cases" / "cases.jsonl"
@@ -129,154 +125,6 @@ def test_settings_are_refused(changes: dict[str, Any], message: str) -> None:
 def test_a_small_ngram_lowers_the_shortest() -> None:
     assert settings(ngram=5).shortest == 5
     assert settings(ngram=13).shortest == 8  # Brown et al. 2020, appendix C
-
-
-# ---- hashes
-
-
-def test_ngram_hashes_are_one_for_each_sequence() -> None:
-    words = np.random.default_rng(3).integers(0, 5, 2000).astype(np.uint64)  # few words: many equal n-grams
-    for n in (1, 2, 3, 8):
-        hashes = ngram_hashes(words, n)
-        grams = [tuple(words[at : at + n].tolist()) for at in range(len(words) - n + 1)]
-        assert len(hashes) == len(grams)
-        assert len(set(zip(hashes.tolist(), grams, strict=True))) == len(set(grams)) == len(set(hashes.tolist()))
-
-
-def test_order_and_length_of_words_matter() -> None:
-    a, b, c = (hash_word(word) for word in "abc")
-    seen = [
-        ngram_hashes(np.array(words, np.uint64), len(words))[0] for words in ([a, b, c], [c, b, a], [b, a, c], [a, b])
-    ]
-    assert len(set(seen)) == 4
-    zeros = np.zeros(9, np.uint64)
-    assert ngram_hashes(zeros, 8)[0] != ngram_hashes(zeros, 9)[0]
-
-
-def test_hashes_are_the_same_at_every_position_and_across_blocks() -> None:
-    words = np.random.default_rng(5).integers(0, 1 << 63, 2 * BLOCK + 100).astype(np.uint64)
-    hashes = ngram_hashes(words, 13)
-    assert len(hashes) == len(words) - 12
-    for at in (0, 1, BLOCK - 13, BLOCK - 1, BLOCK, 2 * BLOCK + 87):
-        assert hashes[at] == ngram_hashes(words[at : at + 13], 13)[0]
-        assert hashes[at] == at_positions(words, np.array([at]), 13)[0]
-
-
-# ---- where words stand
-
-
-def test_word_spans_by_hand() -> None:
-    text = "«Ünï» — the 你好。\n\u00adEnd\u00ad-of "
-    #       0 « 2 Ü 4 n 5 ï 7 » 9, 10 — 13, 14 the 17, 18 你 21 好 24 。 27, 28 U+00AD 30 End 33 U+00AD 35 -of 38
-    assert folded_words(text) == ["ünï", "the", "你", "好", "end-of"]
-    assert word_spans(text).tolist() == [[0, 9], [14, 17], [18, 21], [21, 27], [28, 38]]
-
-
-@given(st.text(st.sampled_from("aBß ſİŉ’'\"-._\x00\n\t\u00ad\u200b\u200d\u2028\u3000\ufeff你好のไท。、é\u0301ς1½²🙂")))
-def test_word_spans_hold_their_words(text: str) -> None:
-    spans = word_spans(text)
-    data = text.encode()
-    words = folded_words(text)
-    assert len(spans) == len(words)
-    assert (spans[:, 0] < spans[:, 1]).all()
-    assert (spans[1:, 0] >= spans[:-1, 1]).all()
-    if not text.isascii():  # an ASCII text keeps control characters, as folded_words says
-        assert [folded_words(data[a:b].decode() + "\u00ad") for a, b in spans.tolist()] == [[word] for word in words]
-
-
-# ---- benchmark files
-
-
-def fields(path: str) -> list[tuple[str, list[str], list[str]]]:
-    return [
-        (item.id, [name for name, _ in item.questions], [name for name, _ in item.answers]) for item in read_items(path)
-    ]
-
-
-def test_roles_of_fields(tmp_path: Path) -> None:
-    items = [
-        {"question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "A"},
-        {"task_id": "T/1", "prompt": "p", "canonical_solution": "s", "test": "t", "entry_point": "f"},
-        {"id": 7, "context": "c", "qas": [{"question": "q", "id": "x", "answers": [{"text": "a", "answer_start": 1}]}]},
-        {
-            "Question": "q",
-            "Best Answer": "a",
-            "Correct Answers": "b",
-            "Category": "c",
-            "A": "a",
-            "opb": "b",
-            "sol1": "c",
-        },
-        {"t": "one", "h": "two", "number": 3, "gold": "x", "nothing": None, "empty": " "},
-    ]
-    assert fields(write_items(tmp_path, items)) == [
-        ("1", ["question"], ["choices.text.0", "choices.text.1"]),
-        ("T/1", ["prompt", "test"], ["canonical_solution"]),
-        ("7", ["context", "qas.0.question"], ["qas.0.answers.0.text"]),
-        ("4", ["Question"], ["Best Answer", "Correct Answers", "A", "opb", "sol1"]),
-        ("5", ["t", "h"], []),
-    ]
-
-
-def test_any_name_with_the_word_answer_is_one(tmp_path: Path) -> None:
-    items = [{"q": "x", "answer_key": "B", "my-answers": ["b"], "modelAnswer": "y", "answerable": "so"}]
-    [(_, questions, answers)] = fields(write_items(tmp_path, items))
-    assert (questions, answers) == (["q", "answerable"], ["my-answers.0", "modelAnswer"])
-
-
-def test_double_ids_are_told_apart_by_line(tmp_path: Path) -> None:
-    path = write_items(tmp_path, [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}])
-    assert [item.id for item in read_items(path)] == ["a", "a (line 2)"]
-
-
-@pytest.mark.parametrize(("count", "stripped"), [(9, False), (10, True)])
-def test_labels_of_the_form_go_if_many_items_have_them(tmp_path: Path, count: int, stripped: bool) -> None:
-    items = [{"query": f"Question: what is {number}\nAnswer:"} for number in range(count)] + [{"query": "Why: so"}]
-    texts = [item.questions[0][1] for item in read_items(write_items(tmp_path, items))]
-    assert texts[0] == ("what is 0" if stripped else "Question: what is 0\nAnswer:")
-    assert texts[-1] == "Why: so"
-
-
-def test_compressed_and_parquet_benchmarks_read_the_same(tmp_path: Path) -> None:
-    data = b"\xef\xbb\xbf" + b'{"id": "a", "text": "x"}\r\n\n{"id": "b", "text": "y"}'  # a mark, an empty line, no end
-    (tmp_path / "plain.jsonl").write_bytes(data)
-    (tmp_path / "gz.jsonl").write_bytes(gzip.compress(data[:20]) + gzip.compress(data[20:]))  # two members, any name
-    two_frames = zstandard.compress(data[:20]) + zstandard.compress(data[20:])
-    (tmp_path / "zst.jsonl.zst").write_bytes(two_frames)
-    pq.write_table(pa.table({"id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "rows.parquet")
-    plain = read_items(str(tmp_path / "plain.jsonl"))
-    assert [(item.id, item.line) for item in plain] == [("a", 1), ("b", 3)]
-    assert read_items(str(tmp_path / "gz.jsonl")) == plain
-    assert read_items(str(tmp_path / "zst.jsonl.zst")) == plain
-    assert [item.questions for item in read_items(str(tmp_path / "rows.parquet"))] == [item.questions for item in plain]
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (b'{"text": "x"}\n{"text": \n', "line 2 is no JSON"),
-        (b'{"text": "x"}\n["x"]\n', "line 2 is no JSON object but list"),
-        (b'{"text": "\xff"}\n', "line 1 is no JSON"),
-        (b"\n\n", "holds no benchmark item"),
-        (b"[" * 100_000, "line 1 is no JSON"),
-        (gzip.compress(b'{"text": "x"}\n' * 9)[:-9], "cannot be decompressed"),
-        (zstandard.compress(b'{"text": "x"}\n' * 9)[:-3], "cannot be decompressed"),
-        (b"PAR1 and then nothing", "row 1 cannot be read"),
-    ],
-)
-def test_broken_benchmarks_name_file_line_and_remedy(tmp_path: Path, data: bytes, problem: str) -> None:
-    path = tmp_path / "broken.jsonl"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=re.escape(problem)) as caught:
-        build_index([("broken", str(path))], settings(), str(tmp_path / "index.parquet"))
-    assert caught.value.file == str(path)
-    assert caught.value.remedy
-
-
-def test_benchmark_names_must_differ(tmp_path: Path) -> None:
-    path = write_items(tmp_path, [{"text": "x"}])
-    with pytest.raises(ValueError, match="names must differ"):
-        build_index([("a", path), ("a", path)], settings(), str(tmp_path / "index.parquet"))
 
 
 # ---- scores by hand
