@@ -44,12 +44,13 @@ def key_of(**parts: Any) -> str:
 
 
 def stage_key(stage: Stage | None) -> str:
-    """Return the key of a stage: its settings, its code version, its libraries' versions and its model."""
+    """Return the key of a stage: its settings (not its bounds), code version, libraries' versions and model."""
     if stage is None:
         return "none"
+    settings = {name: getattr(stage, name) for name in type(stage).model_fields if name not in stage.decides}
     return key_of(
         stage=type(stage).__module__ + "." + type(stage).__qualname__,
-        settings=stage,
+        settings=settings,
         version=stage.version,
         libraries={name: importlib.metadata.version(name) for name in stage.libraries},
         model=stage.model_digest(),

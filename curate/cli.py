@@ -91,21 +91,25 @@ def run(
     size = parse_size(memory)
     from curate.runner import run as run_recipe
 
-    result = run_recipe(
-        recipe,
-        output=output,
-        cache=cache,
-        sets=sets or (),
-        workers=workers,
-        memory=size,
-        until=until.value,  # type: ignore[attr-defined]
-        limit=limit,
-        sample=sample,
-        strict=strict,
-        allow_code=allow_code,
-        train=not no_train,
-        quiet=quiet,
-    )
+    try:
+        result = run_recipe(
+            recipe,
+            output=output,
+            cache=cache,
+            sets=sets or (),
+            workers=workers,
+            memory=size,
+            until=until.value,  # type: ignore[attr-defined]
+            limit=limit,
+            sample=sample,
+            strict=strict,
+            allow_code=allow_code,
+            train=not no_train,
+            quiet=quiet,
+        )
+    except KeyboardInterrupt:
+        print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
+        raise typer.Exit(130) from None
     if not quiet:
         kept = sum(source["kept"] for source in result.manifest["ledger"].values())
         read = sum(source["read"] for source in result.manifest["ledger"].values())
@@ -198,7 +202,6 @@ def main() -> None:
         print(f"curate: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        print("curate: interrupted. What is finished stays; run again to go on.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

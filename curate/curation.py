@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import Block
 
-SHARD_BYTES = 64 << 20  # of input: neighbours are grouped up to this
-SHARD_FILES = 500
+SHARD_BYTES = 4 << 20  # of input: small neighbours are grouped up to this
+SHARD_FILES = 256
+
+_SHOWN = 5  # warnings while running; the manifest has more, the ledger all
 
 # Raise when the phase's own code changes its results; the stages have versions of their own.
 VERSIONS = dict.fromkeys(PHASES, 1)
@@ -211,8 +213,10 @@ class Curation:
             self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
         self._removals("extract", [self.entry(shard.extracted).counts | {"bytes": {}} for shard in self.shards])
-        for warning in self.account.warnings[:10]:
+        for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
+        if len(self.account.warnings) > _SHOWN:
+            self.progress.note(f"  note: {len(self.account.warnings) - _SHOWN} more records could not be read; manifest.json names them.")
         return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
 
     def _removals(self, phase: str, counts: Sequence[Any]) -> None:

@@ -73,6 +73,8 @@ class Lines:
 
     def done(self, name: str, seconds: float, detail: str) -> None:
         """Say what a phase came to."""
+        if name != self._name:
+            self.phase(name, 0, 0)
         work = f"{self._tasks + self._reused} tasks" + (f", {self._reused} reused" if self._reused else "")
         self._print(f"{name:<14} {seconds:7.1f} s  {work:<24} {detail}".rstrip())
         self._last = time.monotonic()
@@ -126,6 +128,8 @@ class Bars:
 
     def done(self, name: str, seconds: float, detail: str) -> None:
         """Leave a line about the phase."""
+        if name != self._name:
+            self.phase(name, 0, 0)
         reused = f", {self._work[1]} reused" if self._work[1] else ""
         line = f"{name:<14} {seconds:7.1f} s  {sum(self._work)} tasks{reused}  {detail}"
         self._progress.console.print(line, markup=False, highlight=False)

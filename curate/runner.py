@@ -207,6 +207,7 @@ def run(
         store.prepare()
         try:
             _begin(folder, recipe, progress)
+            _preflight(recipe, store, train=train)
             account = Account(source.name for source in recipe.sources)
             count = workers or len(os.sched_getaffinity(0))
             executor = LocalExecutor(store, workers=count, memory=memory, modules=recipe.modules)
@@ -260,6 +261,22 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
         progress.note(f"{folder} holds the run of another recipe; it is replaced. What differs:\n{shown}")
     (folder / "manifest.json").unlink(missing_ok=True)  # until the end, the folder is no finished run
     write_bytes(path, text.encode())
+
+
+def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
+    """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, a trainer's setting."""
+    from curate.curation import resolve_paths
+
+    settings = recipe.tokenizer
+    if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):
+        from curate.tokens.tokenizer import Tokenizer
+
+        path = resolve_paths((settings.load,), recipe.base, store, "tokenizer.load")[0].url
+        Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
+    if train and recipe.train is not None:
+        from curate.training import check_trainer
+
+        check_trainer(recipe.train, store.temporary)
 
 
 def _phases(until: str, curation: Any, training: Any, account: Any, progress: Progress) -> None:

@@ -35,10 +35,13 @@ class Stage(Settings):
     Attributes:
         version: Raise by one whenever the code changes its results; it is part of every cache key.
         libraries: Distributions whose version shapes the result; their versions are part of the key.
+        decides: Settings that only bounds use: with another value of these, stored measurements are decided anew, so
+            they are no part of the key of what is measured.
     """
 
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ()
+    decides: ClassVar[tuple[str, ...]] = ()
 
     def model_digest(self) -> str | None:
         """Return the digest of a model file that shapes the result, or None."""

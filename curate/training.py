@@ -18,13 +18,44 @@ from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
 from curate.curation import Curation, resolve_paths
-from curate.errors import CurateError, StageError
+from curate.errors import CurateError, Problem, RecipeError, StageError
 from curate.plan import Task
-from curate.recipe import PRESET_CONTEXT
+from curate.recipe import PRESET_CONTEXT, Train
 
 _DEFAULT_WINDOW = 2048
 _SAVED = 85  # the trainer saved and wants to be started again
 _REPORT_SECONDS = 15.0
+
+
+def check_trainer(settings: Train, scratch: Path) -> None:
+    """Ask the trainer whether it would take these settings.
+
+    Raises:
+        CurateError: If torch is not there.
+        RecipeError: If the trainer refuses the settings; in its words.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise CurateError("training needs torch. Install it with `pip install 'curate[train]'`, or add --no-train.")
+    path = scratch / "config.json"
+    write_json(path, trainer_config(settings, settings.seeds[0]))
+    result = subprocess.run(
+        [sys.executable, "-m", "train", "check", str(path)], capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        lines = result.stderr.replace(f"{path}: ", "").strip().splitlines()
+        raise RecipeError(tuple(Problem("train", line) for line in lines))
+
+
+def trainer_config(settings: Train, seed: int) -> dict[str, Any]:
+    """Return config.json of one training run; its paths are relative to its folder in the run folder."""
+    return {
+        "preset": settings.preset,
+        "seed": seed,
+        "tokens": "../../tokens",
+        "mixture": "../../mixture.json",
+        "output": ".",
+        "overrides": dict(settings.overrides),
+    }
 
 
 class Training:
@@ -39,8 +70,6 @@ class Training:
         self.tokenizer_sha256 = ""
         self.arranged: dict[str, str] = {}  # source -> result key
         self.exit_code = 0
-        if self.wanted and importlib.util.find_spec("torch") is None:
-            raise CurateError("training needs torch. Install it with `pip install 'curate[train]'`, or add --no-train.")
 
     # -- encode --
 
@@ -171,25 +200,17 @@ class Training:
         waiting: deque[tuple[int, Path]] = deque()
         for seed in settings.seeds:
             folder = run.output / "train" / str(seed)
-            config = {
-                "preset": settings.preset,
-                "seed": seed,
-                "tokens": "../../tokens",
-                "mixture": "../../mixture.json",
-                "output": ".",
-                "overrides": dict(settings.overrides),
-            }
+            config = trainer_config(settings, seed)
             keys.append(key_of(config=config, data=data))
             self._prepare(folder, config, keys[-1])
             waiting.append((seed, folder))
         self._clear_other_seeds(settings.seeds)
         record = run.account.phase("train")
-        finished = [folder for _, folder in waiting if (folder / "summary.json").exists()]
-        record.tasks_reused, record.tasks_run = len(finished), len(waiting) - len(finished)
+        unfinished = deque((seed, folder) for seed, folder in waiting if not (folder / "summary.json").exists())
+        record.tasks_reused, record.tasks_run = len(waiting) - len(unfinished), len(unfinished)
         run.progress.phase("train", record.tasks_run, record.tasks_reused)
-        _Launcher(run, self._slots(), waiting).work()
-        codes = [json.loads((run.output / "train" / str(seed) / "exit.json").read_text())["code"] for seed in settings.seeds]
-        if _SAVED in codes:
+        _Launcher(run, self._slots(), unfinished).work()
+        if not all((folder / "summary.json").exists() for _, folder in waiting):
             self.exit_code = _SAVED
             return "saved, to be started again"
         run.account.unchanged("train")
@@ -290,7 +311,6 @@ class _Launcher:
                     self.run.progress.note(f"  seed {seed}: {line.rstrip()}")
 
     def _ended(self, seed: int, folder: Path, code: int) -> None:
-        write_json(folder / "exit.json", {"code": code})
         self.run.progress.task(f"seed {seed}")
         if code not in (0, _SAVED):
             lines = (folder / "log.txt").read_text(errors="replace").splitlines()[-8:]

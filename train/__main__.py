@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "run", help="train a model", description=_RUN, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     run.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
+    checked = commands.add_parser("check", help="say whether a config is right; trains nothing")
+    checked.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a run")
     presets = commands.add_parser("presets", help="list the presets, or show one with all settings")
     presets.add_argument(
         "name", nargs="?", choices=list(configuration.PRESETS), metavar="NAME", help="the preset to show"
@@ -65,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from train import loop  # loads torch, which reads the environment
 
             return loop.run(run_config)
+        if options.command == "check":
+            configuration.load(options.config)
+            return 0
         if options.command == "presets":
             print(_presets(options.name))
             return 0

@@ -188,6 +188,8 @@ def _resolve(
         else:
             target, similarity = clusters.leaders[part], np.ones(len(rows))
         goes = (kept[part] == 1) & (target != rows)
+        if dedup.exact is None:
+            goes &= members.has_words(rows)  # without words there is nothing to be near
         equal = members.heads[target] == members.heads[part]
         codes[part] = np.where(goes, np.where(equal, equal_code, _NEAR), 0)
         targets[part] = target

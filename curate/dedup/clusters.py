@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from curate.dedup.spill import Sorter
 
 _ROWS_PER_GROUP = 10_000  # of tables of numbers; fixed, so that memory never shows in the bytes
-_GROUP_ROWS, _GROUP_SHINGLES = 1000, 1 << 18  # a row group of shingles ends at either, 2 MiB of them
+_GROUP_ROWS, _GROUP_SHINGLES = 1000, 1 << 16  # a row group of shingles ends at either, 512 KiB of them
 _SIGNATURE_BYTES = 256  # of a row of a signature file in memory, besides its bands
 
 
@@ -37,7 +37,7 @@ def find_components(
             number `doc` is its row over all of them.
         output: Parquet file: doc, component (its smallest doc), exact (the smallest doc with the same text); int64,
             ascending doc.
-        settings: Those that the signatures were made with. Without `exact`, texts without words have no copies.
+        settings: `clustering` of the recipe's; the signatures were made with these.
         memory_bytes: About what buffers may hold.
         scratch: An existing folder.
 
@@ -62,16 +62,13 @@ def find_components(
             parent[start : start + _ROWS_PER_GROUP] = first[start : start + _ROWS_PER_GROUP]
 
         rows = max(1, memory_bytes // 8 // _SIGNATURE_BYTES)
-        columns = ["exact_hash"] if settings.exact else ["exact_hash", "num_shingles"]
         sorter = Sorter(3, memory_bytes // 4 * 3, folder, "exact")
         start = 0
-        for batch in _batches(signatures, columns, rows):
+        for batch in _batches(signatures, ["exact_hash"], rows):
             hashes = batch["exact_hash"].to_pylist()
             docs = np.arange(start, start + len(hashes))
             start += len(hashes)
             copies = np.array([value != EMPTY for value in hashes], bool)
-            if not settings.exact:
-                copies &= batch["num_shingles"].to_numpy() > 0
             halves = np.frombuffer(bytes.fromhex("".join(hashes)), ">u8").reshape(-1, 2).astype(np.uint64)
             sorter.append(halves[copies, 0], halves[copies, 1], docs[copies])
         _point_to_first(sorter, first)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,39 +103,39 @@ class Members:
         return len(self.docs)
 
     def _read(self, files: Sequence[str]) -> npt.NDArray[np.int64]:
-        names = {"doc": np.int64, "exact": np.int64, "source_rank": np.int64, "num_bytes": np.int64}
-        columns = {name: DiskColumn(self._folder, name, dtype) for name, dtype in names.items()}
-        ids = DiskColumn(self._folder, "id", np.uint8)
-        values = DiskColumn(self._folder, "shingles", np.uint64)
-        ends = DiskColumn(self._folder, "ends", np.int64)
-        ends.append(np.zeros(1, np.int64))
-        sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, "bands")
-        last = -1
-        for path in files:
-            with pq.ParquetFile(path, pre_buffer=False) as file:
-                for group in range(file.num_row_groups):
-                    for batch in file.read_row_group(group, use_threads=False).to_batches():
-                        docs = batch["doc"].to_numpy()
-                        if len(docs) and (docs[0] <= last or (np.diff(docs) <= 0).any()):
-                            raise ValueError(f"{path}: documents do not ascend; pass shingle files in document order")
-                        last = int(docs[-1]) if len(docs) else last
-                        first_row = columns["doc"].size
-                        for name, column in columns.items():
-                            column.append(batch[name].to_numpy())
-                        ids.append(np.frombuffer(b"".join(map(_id_bytes, batch["id"].to_pylist())), np.uint8))
-                        shingles, offsets = list_parts(batch["shingles"])
-                        values.append(shingles[offsets[0] : offsets[-1]])
-                        ends.append(offsets[1:] - offsets[-1] + values.size)
-                        self._sort_bands(batch["bands"], first_row, sorter, path)
-        self.docs = columns["doc"].finish()
-        self._ranks = columns["source_rank"].finish()
-        self._num_bytes = columns["num_bytes"].finish()
-        self._ids = ids.finish()
-        self._shingles, self._ends = values.finish(), ends.finish()
-        self._sorter = sorter
-        return columns["exact"].finish()
+        with contextlib.ExitStack() as stack:
 
-    def _sort_bands(self, bands: pa.Array, first_row: int, sorter: Sorter, path: str) -> None:
+            def column(name: str, dtype: npt.DTypeLike) -> DiskColumn:
+                made = DiskColumn(self._folder, name, dtype)
+                stack.callback(made.close)
+                return made
+
+            numbers = {name: column(name, np.int64) for name in ("doc", "exact", "source_rank", "num_bytes")}
+            ids, has_words = column("id", np.uint8), column("has_words", np.bool_)
+            shingles, ends = column("shingles", np.uint64), column("ends", np.int64)
+            ends.append(np.zeros(1, np.int64))
+            self._sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, "bands")
+            last = -1
+            for path, batch in _batches(files):
+                docs = batch["doc"].to_numpy()
+                if docs[0] <= last or (np.diff(docs) <= 0).any():
+                    raise ValueError(f"{path}: documents do not ascend; pass shingle files in document order")
+                last = int(docs[-1])
+                has_words.append(self._sort_bands(batch["bands"], numbers["doc"].size, path))
+                for name, values in numbers.items():
+                    values.append(batch[name].to_numpy())
+                ids.append(np.frombuffer(b"".join(map(_id_bytes, batch["id"].to_pylist())), np.uint8))
+                hashes, offsets = list_parts(batch["shingles"])
+                shingles.append(hashes[offsets[0] : offsets[-1]])
+                ends.append(offsets[1:] - offsets[-1] + shingles.size)
+            self.docs = numbers["doc"].finish()
+            self._ranks = numbers["source_rank"].finish()
+            self._num_bytes = numbers["num_bytes"].finish()
+            self._ids, self._has_words = ids.finish(), has_words.finish()
+            self._shingles, self._ends = shingles.finish(), ends.finish()
+            return numbers["exact"].finish()
+
+    def _sort_bands(self, bands: pa.Array, first_row: int, path: str) -> npt.NDArray[np.bool_]:
         keys, offsets = list_parts(bands)
         counts = np.diff(offsets)
         if not np.isin(counts, (0, self._num_bands)).all():
@@ -142,7 +143,8 @@ class Members:
         rows = first_row + np.flatnonzero(counts)
         if len(rows):
             slots = rows[:, None] * self._num_bands + np.arange(self._num_bands)
-            sorter.append(keys[offsets[0] : offsets[-1]], slots.reshape(-1))
+            self._sorter.append(keys[offsets[0] : offsets[-1]], slots.reshape(-1))
+        return counts > 0
 
     def _fill_buckets(self) -> None:
         num_slots = self.size * self._num_bands
@@ -162,6 +164,10 @@ class Members:
     def id(self, row: int | np.int64) -> str:
         """Return the document's id, 32 hex digits."""
         return self._ids[16 * row : 16 * row + 16].tobytes().hex()
+
+    def has_words(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for each row whether the document has bands, of which texts without words have none."""
+        return np.asarray(self._has_words[self.heads[rows]])
 
     def cluster(self, kept: npt.NDArray[np.uint8] | None = None) -> Clustering:
         """Join each document to the first of higher priority that it resembles and that stands for itself.
@@ -279,6 +285,15 @@ class Members:
             rows[part] = nearest[self.heads[part]] - 1
             found[part] = similarities[self.heads[part]]
         return rows, found
+
+
+def _batches(files: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for path in files:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group, use_threads=False).to_batches():
+                    if batch.num_rows:
+                        yield path, batch
 
 
 def _id_bytes(value: str) -> bytes:

@@ -41,9 +41,13 @@ class DiskColumn:
         np.ascontiguousarray(values, self._dtype).tofile(self._file)
         self.size += len(values)
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
     def finish(self) -> npt.NDArray[Any]:
         """Close the file and return its values, shape (size,), mapped and writable in place."""
-        self._file.close()
+        self.close()
         if self.size == 0:
             return np.zeros(0, self._dtype)
         return np.memmap(self._path, self._dtype, "r+", shape=(self.size,)).view(np.ndarray)
@@ -127,7 +131,7 @@ class Sorter:
         yield from self._merge(self._runs)
 
     def _merge(self, paths: list[Path]) -> Iterator[Records]:
-        block = max(_MIN_RECORDS // 4, self._memory_bytes // 4 // (8 * self._width) // len(paths))
+        block = max(_MIN_RECORDS // 4, self._memory_bytes // 5 // (8 * self._width) // len(paths))
         files = [path.open("rb") for path in paths]
         try:
             blocks = [self._buffer for _ in paths]

@@ -21,6 +21,7 @@ from curate.plan import TaskContext
 from curate.stage import Extractor, Source, Stage
 from curate.text.hashing import choice_hash, document_id
 
+_VISIBLE = r"[^\s\p{Z}\p{C}\p{M}]|\p{Co}"  # anything but white space, controls, format characters and lone marks
 _MOST_WARNINGS = 20  # per shard: the ledger has them all, the manifest names some
 
 
@@ -241,7 +242,7 @@ def _note_failures(
 
 
 def _note_empty(batch: pa.RecordBatch, ids: Sequence[str], bad: dict[int, dict[str, Any]]) -> None:
-    blank = pc.equal(pc.binary_length(pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))), 0).to_pylist()
-    for row, empty in enumerate(blank):
-        if empty and row not in bad:
+    visible = pc.match_substring_regex(pc.fill_null(batch["text"], ""), _VISIBLE).to_pylist()
+    for row, shown in enumerate(visible):
+        if not shown and row not in bad:
             bad[row] = removal(ids[row], "extract", "extract.empty", value=0, threshold=">= 1")

@@ -35,6 +35,7 @@ ARC_LINE = (
 RECORD_START = re.compile(rb"(?:^|(?<=\n))(?:" + WARC_VERSION + rb"|" + ARC_LINE + rb")")
 WARC_START = re.compile(WARC_VERSION)
 ARC_START = re.compile(ARC_LINE)
+VERSION_CUT = re.compile(rb"W|WA|WAR|WARC|WARC/[0-9.]*[ \t\r]*")
 BLANK_LINE = re.compile(rb"\n\r*\n")
 RECORD_TYPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 LENGTH = re.compile(r"[0-9]{1,18}")
@@ -141,15 +142,16 @@ class _Stream:
         """Pass over a block too large to look at whole; stop where a member starts a record. Return bytes passed."""
         passed = 0
         while passed < size:
-            if len(self._buffer) == self._start:
-                num_members = len(self._members)
-                if not self._fill():
-                    break
-                if len(self._members) > num_members and starts_record(self.peek(LOOKAHEAD_BYTES)):
-                    break
+            if len(self._buffer) == self._start and not self._fill():
+                break
             step = min(size - passed, len(self._buffer) - self._start)
+            begins = min((start for start, _ in self._members if start > self.position), default=None)
+            if begins is not None:
+                step = min(step, begins - self.position)
             self.skip(step)
             passed += step
+            if self.position == begins and starts_record(self.peek(LOOKAHEAD_BYTES)):
+                break
         return passed
 
     def skip_padding(self) -> bool:
@@ -249,9 +251,10 @@ class _Reader:
         elif ARC_START.match(data):
             header = _arc_header(data)
         else:
-            return self._give_up(place, "no record starts here, where a WARC or ARC header was expected")
+            cut = VERSION_CUT.fullmatch(data) is not None
+            return self._give_up(place, "no record starts here, where a WARC or ARC header was expected", ends=cut)
         if header.length is None:
-            return self._give_up(place, header.problem, header)
+            return self._give_up(place, header.problem, header, ends=not header.size)
         if header.length > self._max_bytes:
             return self._too_large(place, header, header.length)
         need = header.size + header.length

@@ -64,11 +64,11 @@ def _count_rule(
     counted.removed[key] += group.height
     counted.alone[key] += int((group["also_fired"].list.len().fill_null(0) == 0).sum())
     counted.fired[key[1]] += group.height
-    for rule in group["also_fired"].explode().drop_nulls():
-        counted.fired[str(rule)] += 1
+    for rule, count in group["also_fired"].explode().drop_nulls().value_counts().iter_rows():
+        counted.fired[str(rule)] += count
     bounds = counted.bounds.setdefault(key, Counter())
-    for bound in group["threshold"].drop_nulls():
-        bounds[str(bound)] += 1
+    for bound, count in group["threshold"].drop_nulls().value_counts().iter_rows():
+        bounds[str(bound)] += count
     places = [((draw(id, seed), id), index) for index, id in enumerate(group["id"])]
     first = sorted(places)[:SAMPLES_PER_RULE]
     drawn = [(place, Pick(source, shard, group.row(index, named=True))) for place, index in first]

@@ -181,10 +181,9 @@ def as_table(entries: Mapping[str, Any] | None) -> dict[str, Any] | None:
     columns = list(dict.fromkeys(key for record in records.values() for key in record))
     inner = {column.split(" ")[0] for column in columns if " " in column}
     columns = [column for column in columns if column not in inner]  # null where others have an inner record
-    return {
-        "columns": columns,
-        "rows": {name: [record.get(column) for column in columns] for name, record in records.items()},
-    }
+    rows = {name: [record.get(column) for column in columns] for name, record in records.items()}
+    numeric = [any(isinstance(row[place], int | float) for row in rows.values()) for place in range(len(columns))]
+    return {"columns": columns, "numeric": numeric, "rows": rows}
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,4 +31,6 @@ def document_id(source: str, pattern: int | None, path: str, offset: int, part: 
 def choice_hash(seed: int, document: str, purpose: str) -> int:
     """Return 64 uniform bits for a choice about `document` (an id), the same everywhere and for ever."""
     key = seed.to_bytes(16, "little", signed=True)
-    return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8, key=key, person=purpose.encode()[:16]).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(document.encode(), digest_size=8, key=key, person=purpose.encode()[:16]).digest(), "little"
+    )

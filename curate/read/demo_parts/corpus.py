@@ -18,7 +18,7 @@ from curate.read.demo_parts.sites import DOCS, FORUM, MANUAL, NOTES, WEEKLY
 
 NUM_ARCHIVES = 6
 MIN_PROSE_WORDS = 90  # of a page that is reduced to its sentences
-SHARE_OF_REFERENCE = 15  # percent of the pages that are printed with their code
+SHARE_OF_REFERENCE = 10  # percent of the pages that are printed with their code
 SHARE_OF_DRY_PAGES = 30  # percent of the pages without prose that are printed at all
 VOLUME_BYTES = 24_000  # a book is divided here, at the next chapter, so that validation can draw some of it
 

@@ -159,14 +159,22 @@ def num_words(page: list[Block]) -> int:
 
 
 def sentences_only(page: list[Block]) -> list[Block]:
-    """Return what a magazine would print of a page: headings, paragraphs and items that are sentences; no code."""
+    """Return what a magazine would print of a page: headings, and paragraphs and items that are sentences, each once."""
     kept: list[Block] = []
+    seen: set[str] = set()
+
+    def is_new_prose(text: str) -> bool:
+        if text in seen or not _is_prose(text):
+            return False
+        seen.add(text)
+        return True
+
     for kind, content in page:
-        if kind == "h" or (kind == "p" and _is_prose(content)):
+        if kind == "h" or (kind == "p" and is_new_prose(content)):
             kept.append([kind, content])
         elif kind in ("ul", "dl"):
             items = content if kind == "ul" else [text for _, text in content]
-            if items := [item for item in items if _is_prose(item)]:
+            if items := [item for item in items if is_new_prose(item)]:
                 kept.append(["ul", items])
     following = [block[0] for block in kept[1:]] + ["h"]
     return [
