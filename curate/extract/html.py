@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
 MAX_BYTES = 16 << 20
-MAX_ELEMENTS = 200_000
+MAX_ELEMENTS = 100_000
+MAX_TABLES = 16  # nested tables; trafilatura goes through all cells once for each table around them
 MAX_DEPTH = 500  # counted without tags that close one another (p, li, td): with them less than libxml2's 2,048
 
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
@@ -291,10 +292,13 @@ def _keep_lines_of_pre(tree: HtmlElement) -> None:
 
 
 def _flatten_cells(tree: HtmlElement) -> None:
-    """Unpack lists in table cells, which come out empty, and drop spans, which come out as rows of empty cells."""
+    """Unpack lists in cells, which come out empty, and tables too deep in tables; drop spans, which give empty cells."""
     for cell in tree.iter("td", "th"):
         for name in ("colspan", "rowspan"):
             cell.attrib.pop(name, None)
+    for table in tree.xpath(f"//table[count(ancestor::table) >= {MAX_TABLES}]"):
+        for part in list(table.iter("table", "tbody", "thead", "tfoot", "tr", "td", "th")):
+            part.tag = "div"
     for item in tree.xpath("//td//li | //th//li"):
         item.tag = "span"
         item.tail = " " + (item.tail or "")
