@@ -18,6 +18,7 @@ from curate.errors import InputError, UsageError
 if TYPE_CHECKING:
     import polars as pl
 
+SCAN_ROWS = 50_000
 _MARKS = ("manifest.json", "recipe.yaml", "decisions", "extracted", "timings.json", "report.json")
 
 
@@ -145,9 +146,27 @@ class RunFolder:
         return tuple(sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.stat().st_size))
 
     def scan(self, kind: str, *parts: str, columns: Sequence[str] | None = None) -> Iterator[tuple[Path, pl.DataFrame]]:
-        """Yield each shard with its rows; columns that a file lacks are left out."""
+        """Yield each shard's rows in order, some at a time; columns that a file lacks are left out.
+
+        Raises:
+            InputError: If a file is damaged.
+        """
+        import polars as pl
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         for path in self.shards(kind, *parts):
-            yield path, read_table(path, columns)
+            try:
+                with pq.ParquetFile(path) as file:
+                    names = file.schema_arrow.names
+                    wanted = names if columns is None else [name for name in columns if name in names]
+                    for batch in file.iter_batches(SCAN_ROWS, columns=wanted):
+                        frame = pl.from_arrow(pa.Table.from_batches([batch]))
+                        assert isinstance(frame, pl.DataFrame)
+                        yield path, frame
+            except (pa.ArrowException, OSError) as error:
+                problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
+                raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
         """Return a Parquet file of the run folder, or None if it is absent or empty."""

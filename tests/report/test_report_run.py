@@ -65,3 +65,20 @@ def test_seeds_are_in_number_order(tmp_path: Path) -> None:
         (tmp_path / "train" / name).mkdir(parents=True)
     (tmp_path / "recipe.yaml").touch()
     assert RunFolder.open(tmp_path).seeds() == ("9", "10", "extra")
+
+
+def test_a_damaged_shard_is_named_while_scanning(run_copy: Path) -> None:
+    path = run_copy / "decisions" / "web" / "00001.parquet"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match=r"00001\.parquet: cannot be read as Parquet"):
+        list(RunFolder.open(run_copy).scan("decisions", "web"))
+
+
+def test_scanning_in_parts_gives_every_row_once(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder.open(run_folder)
+    whole = [id for _, frame in run.scan("decisions", "web", columns=("id", "nothing")) for id in frame["id"]]
+    monkeypatch.setattr("curate.report.run.SCAN_ROWS", 7)
+    parts = [frame for _, frame in run.scan("decisions", "web", columns=("id", "nothing"))]
+    assert max(frame.height for frame in parts) <= 7
+    assert [id for frame in parts for id in frame["id"]] == whole
+    assert len(set(whole)) == 75
