@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,11 @@ class Outcome:
     summary: dict[str, Any]
     files: dict[str, bytes] = field(repr=False)
 
-    @property
+    @cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
         return {self.documents[row["doc"]].name: row for row in self.decisions}
 
-    @property
+    @cached_property
     def removed(self) -> dict[str, str]:
         return {name: row["rule"] for name, row in self.rows.items() if row["removed"]}
 
@@ -59,8 +60,12 @@ class Outcome:
     def drawn(self) -> list[str]:
         return [name for name, row in self.rows.items() if row["split"] == "validation"]
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {one.id: one.name for one in self.documents}
+
     def name(self, id_: str | None) -> str | None:
-        return {one.id: one.name for one in self.documents}[id_] if id_ else None
+        return self._names[id_] if id_ else None
 
 
 def with_hashes(texts: list[str]) -> pa.RecordBatch:
