@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.stage import Settings
+from curate.stage import Settings, Stage
 from curate.text.quantities import parse_count
 
 
@@ -77,8 +77,10 @@ class Keep(Settings):
         return {name: rank for rank, name in enumerate(ordered)}
 
 
-class Dedup(Settings):
+class Dedup(Stage):
     """Deduplication over all sources. A kind that is not named is not done; if neither is named, both are."""
+
+    version: ClassVar[int] = 1  # of components, clusters and the choice; signatures have their own
 
     exact: Exact | None = None
     minhash: MinHash | None = None
@@ -109,13 +111,15 @@ def clustering(dedup: Dedup | None) -> Dedup:
     return Dedup(exact=dedup.exact or Exact(), minhash=dedup.minhash or MinHash(), keep=dedup.keep)
 
 
-class Validation(Settings):
+class Validation(Stage):
     """Documents of each source set aside to measure loss on.
 
     Attributes:
         tokens: Smallest size per source, in tokens (UTF-8 bytes / 4: no tokenizer exists yet). "20k" and "1M" are read.
         min_documents: Smallest number of documents per source.
     """
+
+    version: ClassVar[int] = 1
 
     tokens: Annotated[int, Field(ge=1)] = 20_000
     min_documents: Annotated[int, Field(ge=1)] = 20

@@ -172,7 +172,7 @@ def peak_growth(task: str, small: Path, folder: Path, memory_bytes: int) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="private memory is read from /proc, which is Linux")
 @pytest.mark.parametrize(
-    ("tasks", "write", "num_docs"), [((components,), write_signatures, 400_000), ((link, chosen), write_members, 6_000)]
+    ("tasks", "write", "num_docs"), [((components,), write_signatures, 250_000), ((link, chosen), write_members, 6_000)]
 )
 def test_ten_times_the_memory(tmp_path, tasks, write, num_docs):
     folder, small, roomy = tmp_path / "data", tmp_path / "small", tmp_path / "roomy"

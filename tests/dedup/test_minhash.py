@@ -213,3 +213,9 @@ def test_texts_shorter_than_a_shingle():
     assert len(short) == 1
     assert short.tolist() == same.tolist()
     assert len({int(one[0]) for one in (short, other, prefix, longer)}) == 4
+
+
+def test_kernels_compile_without_a_folder_to_cache_in():
+    names: dict[str, object] = {}
+    exec("def double(value):\n    return 2 * value", names)  # code of no file: numba finds no place to cache it
+    assert kernels._compiled(names["double"])(4) == 8
