@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,26 @@ VOLUME_BYTES = 24_000  # a book is divided here, at the next chapter, so that va
 def write_corpus(ingredients: Ingredients, folder: Path) -> None:
     """Write web/, code/, books/, benchmarks/ and truth.jsonl below `folder`."""
     prose = write_prose(ingredients)
+    write_parts(folder, prose["articles"], prose["books"], ingredients.code)
+
+
+def write_parts(
+    folder: Path, articles: list[dict[str, Any]], books: list[dict[str, Any]], code: Sequence[tuple[str, Path]]
+) -> None:
+    """Write a corpus of these articles, books and source files, with all planted documents among them.
+
+    Args:
+        folder: An empty folder.
+        articles: As `prose.py` writes them.
+        books: As `prose.py` writes them.
+        code: Path below `code/` and file.
+    """
     library = Path(sysconfig.get_path("stdlib"))
     planted = plant(lambda name: (library / f"{name}.py").read_text(encoding="utf-8"))
     truth: list[dict[str, Any]] = []
-    truth += _write_web(folder / "web", [*_regular_pages(prose["articles"]), *planted.pages])
-    truth += _write_code(folder / "code", ingredients, planted)
-    truth += _write_books(folder / "books", prose["books"], planted)
+    truth += _write_web(folder / "web", [*_regular_pages(articles), *planted.pages])
+    truth += _write_code(folder / "code", code, planted)
+    truth += _write_books(folder / "books", books, planted)
     (folder / "benchmarks").mkdir()
     for name, items in benchmarks().items():
         rows = []
@@ -118,8 +132,8 @@ def _write_web(folder: Path, pages: list[Page]) -> Iterator[dict[str, Any]]:
                 yield place | {key: value for key, value in page.truth.items() if key != "cut_to"}
 
 
-def _write_code(folder: Path, ingredients: Ingredients, planted: Planted) -> Iterator[dict[str, Any]]:
-    for name, path in ingredients.code:
+def _write_code(folder: Path, code: Sequence[tuple[str, Path]], planted: Planted) -> Iterator[dict[str, Any]]:
+    for name, path in code:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(path.read_bytes())
     for name, data, truth in planted.code:

@@ -12,6 +12,7 @@ A block is a list whose first entry names its kind: `["h", text]`, `["p", text]`
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import inspect
 import json
@@ -30,6 +31,7 @@ _UNDERLINE = re.compile(r"^\s*([-=~^*\"#+])\1{2,}\s*$")
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]{4,}")
 _ROLE = re.compile(r":(?:py:|c:)?[a-z]+:`~?([^`<]+?)(?:\s*<[^`>]*>)?`")
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_LETTERS = re.compile(r"[^\W\d_]| ")
 _FOOTNOTE = re.compile(r"\s?\[\d{1,2}\]_")
 
 MIN_PAGE_WORDS = 70  # below, an entry shares the page of its module
@@ -45,7 +47,7 @@ def plain(text: str) -> str:
 
 def blocks(doc: str) -> list[Block]:
     """Split a docstring (or any text with blank lines between its parts) into blocks."""
-    lines = inspect.cleandoc(doc.replace("\f", "\n")).expandtabs(8).splitlines()
+    lines = inspect.cleandoc(_ADDRESS.sub("", doc).replace("\f", "\n")).expandtabs(8).splitlines()
     chunks: list[list[str]] = [[]]
     for line in lines:
         if line.strip():
@@ -98,7 +100,7 @@ def _chunk(chunk: list[str], found: list[Block], literal: bool) -> bool:
 def _is_drawing(chunk: list[str]) -> bool:
     """Whether the lines are a table or a drawing: most of them have gaps inside, or few letters."""
     gaps = sum(bool(re.search(r"\S {3,}\S", line)) for line in chunk)
-    letters = sum(char.isalpha() or char == " " for line in chunk for char in line.strip())
+    letters = sum(len(_LETTERS.findall(line.strip())) for line in chunk)
     return (len(chunk) > 1 and gaps * 2 > len(chunk)) or letters * 2 < sum(len(line.strip()) for line in chunk)
 
 
@@ -218,12 +220,11 @@ def builtin_entries(name: str, strip: list[str]) -> tuple[str, list[Entry]]:
 
     Args:
         name: The module.
-        strip: Paths of this machine, longest first, and addresses in memory beside them, that no text may show.
+        strip: Paths of this machine, longest first, that no text may show.
     """
     module = importlib.import_module(name)
 
     def neutral(doc: str) -> str:
-        doc = _ADDRESS.sub("", doc)
         for path in strip:
             doc = doc.replace(path, "/usr")
         return doc
@@ -279,11 +280,13 @@ def _signed(entry: Entry) -> list[Block]:
 def _paged(key: str, title: str, collection: str, page: list[Block]) -> list[Article]:
     """Cut a long page at headings (or before a block, where no heading comes) and number the parts."""
     parts: list[list[Block]] = [[]]
+    words = 0  # of the last part
     for block in page:
-        words = num_words(parts[-1])
         if words > MAX_PAGE_WORDS or (words > MAX_PAGE_WORDS // 2 and block[0] == "h"):
             parts.append([])
+            words = 0
         parts[-1].append(block)
+        words += num_words([block])
     if len(parts) > 1 and num_words(parts[-1]) < MIN_PAGE_WORDS:
         last = parts.pop()
         parts[-1] += last
@@ -375,6 +378,7 @@ def main() -> None:
     The order: `modules` and `files` (lists of [name, path]), `builtins` (names), `descriptions` ([name, text]),
     `topics` (names for pages), `books` (list of {title, topics} or {title, files}), `strip` (machine paths).
     """
+    gc.disable()  # syntax trees are cyclic garbage by the million; the process is short
     order = json.load(sys.stdin)
     topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     articles: list[Article] = []
@@ -391,11 +395,10 @@ def main() -> None:
     seen: set[str] = set()
     for book in order["books"]:
         chapters = [chapter_text(blocks(topics[name]), seen) for name in book.get("topics", ()) if name in topics]
-        for name, path in book.get("files", ()):
+        for _, path in book.get("files", ()):
             overview, entries = source_entries(Path(path).read_text(encoding="utf-8"))
             pages = [blocks(overview), *(blocks(entry["doc"]) for entry in entries)]
             chapters += [text for page in pages if len((text := chapter_text(page, seen)).split()) >= 60]
-            del name
         books.append({"title": book["title"], "chapters": [text for text in chapters if text]})
     answer = json.dumps({"articles": articles, "books": books}, ensure_ascii=False)
     sys.stdout.buffer.write(answer.encode("utf-8", "replace"))
