@@ -586,7 +586,7 @@ def expression_columns(expression: str) -> tuple[str, ...]:
     """Return the column names in a SQL expression: identifiers that are no keyword, function or part of a string."""
     bare = re.sub(r"'(?:[^']|'')*'", " ", expression)
     found = dict.fromkeys(re.findall(r'"([^"]+)"', bare))
-    for match in re.finditer(r"[A-Za-z_]\w*(\s*\()?", re.sub(r'"[^"]*"', " ", bare)):
+    for match in re.finditer(r"(?<![\w.])[A-Za-z_]\w*(\s*\()?", re.sub(r'"[^"]*"', " ", bare)):
         if match[1] is None and match[0].lower() not in _SQL_WORDS:
             found[match[0]] = None
     return tuple(found)

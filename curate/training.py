@@ -171,7 +171,7 @@ class Training:
         window = settings.window or self._context()
         mixture = plan_mixture(settings, self._tokens("train"), window=window, seed=self.recipe.seed)
         run.write("mixture.json", mixture)
-        run.account.phase("mix").keys.append(key_of(mixture=mixture))
+        run.account.phase("mix").keys.append(run.key("mix", mixture=mixture))
         run.account.unchanged("mix")
         for warning in mixture["warnings"]:
             run.account.warnings.append(f"mixture: {warning}")

@@ -1,0 +1,126 @@
+"""Worker processes: deaths, endless loops, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curate.cache import Cache
+from curate.errors import InputError, StageError
+from curate.execute.local import LocalExecutor
+from curate.plan import Task, TaskContext
+
+KEYS = [f"{number:032x}" for number in range(20)]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    store = Cache(tmp_path / "cache")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def executor(cache: Cache) -> Iterator[LocalExecutor]:
+    with LocalExecutor(cache, workers=2, memory=1 << 20, seconds_per_row=1.0) as pool:
+        yield pool
+
+
+def square(context: TaskContext, key: str, number: int) -> None:
+    with context.writing(key) as output:
+        output.path("n.json").write_text(json.dumps(number**2))
+
+
+def work_on_rows(context: TaskContext, key: str, flaw: str) -> None:
+    """Go over rows as the pipeline does: all at once, or row by row in careful mode; row `b` has the flaw."""
+    known = context.cache.quarantined("stage")
+    rows = [row for row in "abc" if row not in known]
+    for group in [[row] for row in rows] if context.guard.careful else [rows]:
+        with context.guard.watch("step", "stage", group):
+            if "b" in group and flaw == "loop":
+                while True:
+                    pass
+            if "b" in group and flaw == "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+    with context.writing(key) as output:
+        output.path("rows.json").write_text(json.dumps(rows))
+
+
+def die_always(context: TaskContext, key: str) -> None:
+    os._exit(3)
+
+
+def fail(context: TaskContext, key: str) -> None:
+    raise InputError("file.gz", "is not what it says.", "Fetch it again.")
+
+
+def surprise(context: TaskContext, key: str) -> None:
+    raise ZeroDivisionError("by nought")
+
+
+def forget(context: TaskContext, key: str) -> None:
+    """Write nothing."""
+
+
+def task(function: object, *arguments: object, key: str = KEYS[0]) -> Task:
+    return Task("measure", "web", "00000", (key,), function, (key, *arguments))  # type: ignore[arg-type]
+
+
+def test_all_tasks_are_done(cache: Cache, executor: LocalExecutor) -> None:
+    seen: list[str] = []
+    tasks = [Task("measure", "web", str(number), (KEYS[number],), square, (KEYS[number], number)) for number in range(20)]
+    executor.run(tasks, lambda done: seen.append(done.task.shard))
+    assert sorted(seen, key=int) == [str(number) for number in range(20)]
+    for number in range(20):
+        entry = cache.entry(KEYS[number])
+        assert entry is not None
+        assert json.loads(entry.path("n.json").read_text()) == number**2
+
+
+@pytest.mark.parametrize(("flaw", "cause"), [("loop", "used too much CPU time"), ("segfault", "killed its worker (exit -11)")])
+def test_the_culprit_is_found(cache: Cache, executor: LocalExecutor, flaw: str, cause: str) -> None:
+    started = time.monotonic()
+    executor.run([task(work_on_rows, flaw)], lambda done: None)
+    assert time.monotonic() - started < 120
+    assert cache.quarantined("stage") == {"b": f"step: {cause}"}
+    entry = cache.entry(KEYS[0])
+    assert entry is not None
+    assert json.loads(entry.path("rows.json").read_text()) == ["a", "c"]
+
+
+def test_deaths_without_a_culprit_fail_the_run(executor: LocalExecutor) -> None:
+    with pytest.raises(StageError, match=r"source 'web', stage 'measure': the worker died 3 times"):
+        executor.run([task(die_always)], lambda done: None)
+
+
+def test_errors_come_back_as_they_are(executor: LocalExecutor) -> None:
+    with pytest.raises(InputError, match=r"file\.gz: is not what it says\. Fetch it again\."):
+        executor.run([task(fail)], lambda done: None)
+
+
+def test_a_fault_of_ours_is_called_so(executor: LocalExecutor) -> None:
+    with pytest.raises(StageError, match="ZeroDivisionError: by nought") as failure:
+        executor.run([task(surprise)], lambda done: None)
+    assert "fault of the program" in str(failure.value)
+    assert "surprise" in str(failure.value)  # the traceback
+
+
+def test_a_task_that_writes_nothing_is_no_success(executor: LocalExecutor) -> None:
+    with pytest.raises(StageError, match="were not written"):
+        executor.run([task(forget)], lambda done: None)
+
+
+def test_workers_end_with_the_executor(cache: Cache) -> None:
+    import psutil
+
+    pool = LocalExecutor(cache, workers=2, memory=1 << 20)
+    pool.run([task(square, 3)], lambda done: None)
+    assert len(psutil.Process().children()) == 1
+    pool.close()
+    assert psutil.Process().children() == []

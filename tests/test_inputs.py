@@ -1,0 +1,152 @@
+"""Paths to files: literal names win, links do not loop, downloads are whole."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curate.cache import Cache
+from curate.errors import InputError
+from curate.inputs import expand_variables, fetch, fixed_shards, list_inputs
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    store = Cache(tmp_path / "cache")
+    store.prepare()
+    return store
+
+
+def names(paths: list[str], base: Path, cache: Cache | None = None) -> list[str]:
+    return [file.path for file in list_inputs(paths, base, cache)]
+
+
+def make(folder: Path, *files: str) -> None:
+    for name in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+@pytest.mark.parametrize("odd", ["my [data] v1", "a b", "é-ü", "-dash", "star*name", "q?name"])  # pipe-006
+def test_odd_names_are_literal(tmp_path: Path, odd: str) -> None:
+    make(tmp_path, f"{odd}/one.jsonl", "qxname/other.jsonl", "starXname/other.jsonl", "my d v1/other.jsonl")
+    assert names([odd], tmp_path) == ["one.jsonl"]
+    assert names([f"{odd}/one.jsonl"], tmp_path) == ["one.jsonl"]
+
+
+def test_patterns(tmp_path: Path) -> None:
+    make(tmp_path, "d/a.jsonl", "d/b.txt", "d/e/c.jsonl", "d/e/f/g.jsonl")
+    assert names(["d/*.jsonl"], tmp_path) == ["a.jsonl"]
+    assert names(["d/**/*.jsonl"], tmp_path) == ["a.jsonl", "e/c.jsonl", "e/f/g.jsonl"]
+    assert names(["d/?.[jt]*"], tmp_path) == ["a.jsonl", "b.txt"]
+    assert names(["d"], tmp_path) == ["a.jsonl", "b.txt", "e/c.jsonl", "e/f/g.jsonl"]
+
+
+def test_two_patterns_are_told_apart(tmp_path: Path) -> None:
+    make(tmp_path, "x/a.jsonl", "y/a.jsonl")
+    files = list_inputs(["x/*", "y/*"], tmp_path, None)
+    assert [(file.pattern, file.path) for file in files] == [(0, "a.jsonl"), (1, "a.jsonl")]
+    assert list_inputs(["x/*"], tmp_path, None)[0].pattern is None
+
+
+def test_links_do_not_loop_and_files_are_read_once(tmp_path: Path, cache: Cache) -> None:  # pipe-007
+    make(tmp_path, "in/a.jsonl")
+    (tmp_path / "in" / "sub").mkdir()
+    (tmp_path / "in" / "sub" / "loop").symlink_to("..")
+    (tmp_path / "in" / "sub" / "again.jsonl").symlink_to("../a.jsonl")
+    assert names(["in/**/*.jsonl"], tmp_path, cache) == ["a.jsonl"]
+    assert names(["in"], tmp_path, cache) == ["a.jsonl"]
+
+
+def test_nothing_matches(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file matches"):
+        list_inputs(["*.jsonl"], tmp_path, None)
+
+
+def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERE", "x")
+    monkeypatch.delenv("GONE", raising=False)
+    assert expand_variables("${HERE}/${GONE:-y}/${GONE:-}") == "x/y/"
+    with pytest.raises(ValueError, match="GONE is not set"):
+        expand_variables("${GONE}")
+
+
+def test_digest_follows_the_content(tmp_path: Path, cache: Cache) -> None:
+    make(tmp_path, "a")
+    first = list_inputs(["a"], tmp_path, cache)[0].digest
+    assert list_inputs(["a"], tmp_path, cache)[0].digest == first
+    (tmp_path / "a").write_text("b")
+    os.utime(tmp_path / "a", ns=(1, 1))
+    assert list_inputs(["a"], tmp_path, cache)[0].digest != first
+
+
+def test_shards_depend_on_sizes_alone() -> None:
+    assert fixed_shards((3, 3, 3, 20, 1, 1), 8, 10) == ((0, 1), (2,), (3,), (4, 5))
+    assert fixed_shards((1, 1, 1, 1, 1), 100, 2) == ((0, 1), (2, 3), (4,))
+    assert fixed_shards((), 8, 10) == ()
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    cut = 0  # bytes that the next answers keep back
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("cut.bin"):
+            super().do_GET()
+            return
+        data = b"x" * 1000
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(data[: 1000 - type(self).cut])
+        self.close_connection = True
+
+    def do_HEAD(self) -> None:
+        if self.path.endswith("cut.bin"):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+        else:
+            super().do_HEAD()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "a.txt").write_bytes(b"hello")
+    handler = functools.partial(_Handler, directory=str(tmp_path / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_remote_file(tmp_path: Path, server: str) -> None:
+    (file,) = list_inputs([f"{server}/a.txt"], tmp_path, None)
+    assert (file.path, file.bytes) == ("a.txt", 5)
+    assert fetch(file, tmp_path).read_bytes() == b"hello"
+
+
+def test_an_interrupted_download_is_never_a_short_file(tmp_path: Path, server: str) -> None:
+    (file,) = list_inputs([f"{server}/cut.bin"], tmp_path, None)
+    _Handler.cut = 300
+    with pytest.raises(InputError, match="cannot be downloaded"):
+        fetch(file, tmp_path)
+    _Handler.cut = 0
+    assert fetch(file, tmp_path).stat().st_size == 1000
+
+
+def test_missing_remote_file(tmp_path: Path, server: str) -> None:
+    with pytest.raises(InputError, match="cannot be listed"):
+        list_inputs([f"{server}/nowhere.txt"], tmp_path, None)

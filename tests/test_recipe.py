@@ -1,0 +1,194 @@
+"""A recipe is refused before any work: file, line, key, nearest key, all problems at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import curate
+from curate.errors import RecipeError
+from curate.recipe import PRESET_CONTEXT, expression_columns
+
+GOOD = """\
+name: r
+sources:
+  web:
+    read: {kind: jsonl, paths: a.jsonl}
+    steps:
+      - gopher_quality: {}
+"""
+
+
+def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def problems(folder: Path, text: str, **options: object) -> list[str]:
+    path = write(folder, text)
+    with pytest.raises(RecipeError) as failure:
+        curate.load(path, **options)  # type: ignore[arg-type]
+    return [str(problem).replace(f"{folder}/", "") for problem in failure.value.problems]
+
+
+def test_defaults_are_filled_in_and_load_back(tmp_path: Path) -> None:
+    recipe = curate.load(write(tmp_path, GOOD))
+    again = curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml"))
+    assert again == recipe
+    assert "min_words: 50.0" in recipe.as_yaml()
+
+
+def test_off_survives_the_round_trip(tmp_path: Path) -> None:
+    text = GOOD.replace("gopher_quality: {}", "gopher_quality: {min_words: off, max_words: 10}")
+    recipe = curate.load(write(tmp_path, text))
+    step = recipe.sources[0].steps[0].step
+    assert (step.min_words, step.max_words) == (None, 10)  # type: ignore[union-attr]
+    assert curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml")) == recipe
+
+
+def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-001
+    found = problems(tmp_path, GOOD + "dedup:\n  minhash:\n    treshold: 0.7\n")
+    assert found[0].startswith("r.yaml:9: dedup.minhash.treshold: unknown key; what other tools call 'threshold' is 'verify' here")
+    found = problems(tmp_path, GOOD + "decontaminate: {benchmarks: [b.jsonl], treshold: 0.7}\n")
+    assert found[0].startswith("r.yaml:7: decontaminate.treshold: unknown key; did you mean 'threshold'")
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    text = """\
+name: a/b
+seed: x
+sourcs: {}
+sources:
+  web:
+    read: {kind: warcc, paths: x}
+    steps:
+      - gopher_qualty: {}
+      - gopher_quality: {min_word: 3}
+      - where: ""
+  code:
+    read: {kind: jsonl, path: y, paths: z}
+dedup:
+  minhash: {verify: 2}
+  keep: {order: [weeb]}
+mixture: {weights: {web: -1, kode: 2}, tokens: 1M}
+train: {preset: 2m, seeds: []}
+evaluate: {}
+"""
+    found = problems(tmp_path, text)
+    expected = [
+        "r.yaml:3: sourcs: unknown key; did you mean 'sources'", "r.yaml:18: evaluate: not built yet", "r.yaml:1: name:",
+        "r.yaml:2: seed:", "r.yaml:6: sources.web.read.kind:", "r.yaml:8: sources.web.steps.0.gopher_qualty: unknown step; did you mean",
+        "r.yaml:9: sources.web.steps.1.gopher_quality.min_word: unknown key; did you mean 'min_words'",
+        "r.yaml:10: sources.web.steps.2.where:", "r.yaml:12: sources.code.read.path: unknown key; did you mean 'paths'",
+        "r.yaml:14: dedup.minhash.verify:", "r.yaml:16: mixture.weights.web: the weight is -1",
+        "r.yaml:17: train.preset:", "r.yaml:17: train.seeds:", "r.yaml:16: mixture.weights.kode: 'kode' is no source; did you mean 'code'",
+    ]  # fmt: skip
+    for start in expected:
+        assert any(line.startswith(start) for line in found), (start, found)
+
+
+@pytest.mark.parametrize("weight", ["-1", ".nan", "'0.5'", "~", "0"])
+def test_bad_weights_name_source_and_value(tmp_path: Path, weight: str) -> None:  # mix-007
+    found = problems(tmp_path, GOOD + f"tokenizer: {{}}\nmixture: {{weights: {{web: {weight}}}, tokens: 1k}}\n")
+    assert "web" in found[0]
+    assert found[0].startswith("r.yaml:8: mixture.weights")
+
+
+def test_columns_that_nobody_measures(tmp_path: Path) -> None:
+    text = GOOD + '      - where: "num_wods >= 5 AND lower(language) = \'num_x\'"\n'
+    found = problems(tmp_path, text)
+    assert "r.yaml:7: sources.web.steps.1.where: 'num_wods' is measured by no step before it; did you mean 'num_words'" in found[0]
+    assert "'language' is measured by no step" in found[1]
+    found = problems(tmp_path, GOOD.replace("gopher_quality: {}", "gopher_quality: {min_words: {en: 5}}"))
+    assert "needs the column 'language', which no step measures" in found[0]
+
+
+def test_expression_that_does_not_parse(tmp_path: Path) -> None:
+    found = problems(tmp_path, GOOD + '      - where: "num_words >="\n')
+    assert "not an expression that polars SQL understands" in found[0]
+
+
+def test_columns_of_an_expression() -> None:
+    assert expression_columns("num_words >= 50 AND NOT (lang = 'en' OR \"odd name\" IS NULL) AND abs(x) < 1e5") == (
+        "odd name", "num_words", "lang", "x",
+    )  # fmt: skip
+
+
+def test_rule_that_can_never_fire(tmp_path: Path) -> None:
+    found = problems(tmp_path, GOOD.replace("gopher_quality: {}", "gopher_quality: {max_bullet_line_fraction: 1.0}"))
+    assert "can never remove anything" in found[0]
+
+
+def test_second_block_of_a_name(tmp_path: Path) -> None:
+    text = GOOD + "      - gopher_quality: {min_words: 60}\n      - fineweb: {name: late}\n"
+    recipe = curate.load(write(tmp_path, text))
+    assert [block.name for block in recipe.sources[0].steps] == ["gopher_quality", "gopher_quality-2", "late"]
+    assert recipe.sources[0].steps[1].rules()[0].name.startswith("gopher_quality-2.")
+    assert curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml")) == recipe
+    assert "taken" in problems(tmp_path, GOOD + "      - fineweb: {name: gopher_quality}\n")[0]
+
+
+def test_extends(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "dedup: {exact: {}}\n", "base.yaml")
+    recipe = curate.load(write(tmp_path, "extends: base.yaml\nname: variant\ndedup: ~\nsources: {web: {steps: []}}\n"))
+    assert (recipe.name, recipe.dedup, recipe.sources[0].steps) == ("variant", None, ())
+    assert recipe.sources[0].paths == ("a.jsonl",)
+    assert "does not exist" in problems(tmp_path, "extends: nowhere.yaml\n")[0]
+    write(tmp_path, "extends: r.yaml\n", "base.yaml")
+    assert "circle" in problems(tmp_path, "extends: base.yaml\n")[0]
+
+
+def test_a_problem_in_the_base_names_the_base(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "dedup: {exct: {}}\n", "base.yaml")
+    assert problems(tmp_path, "extends: base.yaml\nname: variant\n")[0].startswith("base.yaml:7: dedup.exct: unknown key")
+
+
+def test_set(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    recipe = curate.load(path, sets=["sources.web.steps.gopher_quality.min_words=7", "seed=3"])
+    assert (recipe.seed, recipe.sources[0].steps[0].step.min_words) == (3, 7)  # type: ignore[union-attr]
+    with pytest.raises(RecipeError, match=r"--set sources\.web\.steps\.gopher_quality\.min_wrds=7.*did you mean 'min_words'"):
+        curate.load(path, sets=["sources.web.steps.gopher_quality.min_wrds=7"])
+
+
+def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    assert "NOT_SET is not set" in problems(tmp_path, GOOD.replace("a.jsonl", '"${NOT_SET}/a.jsonl"'))[0]
+    recipe = curate.load(write(tmp_path, GOOD.replace("a.jsonl", '"${NOT_SET:-data}/a.jsonl"')))
+    assert recipe.sources[0].paths == ("${NOT_SET:-data}/a.jsonl",)  # keys hold the text as written
+
+
+def test_html_needs_an_extractor(tmp_path: Path) -> None:
+    assert "needs `extract`" in problems(tmp_path, GOOD.replace("kind: jsonl", "kind: warc"))[0]
+    found = problems(tmp_path, GOOD.replace("    steps", "    extract: {kind: auto}\n    steps"))
+    assert "not built yet" in found[0]
+
+
+def test_sections_that_need_others(tmp_path: Path) -> None:
+    assert "needs `tokenizer`" in problems(tmp_path, GOOD + "mixture: {weights: {web: 1}, tokens: 1k}\n")[0]
+    assert "needs `mixture`" in problems(tmp_path, GOOD + "train: {}\n")[0]
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])
+def test_not_a_recipe(tmp_path: Path, text: str) -> None:
+    assert problems(tmp_path, text)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="cannot be read"):
+        curate.load(tmp_path / "nowhere.yaml")
+
+
+def test_the_trainer_knows_the_presets() -> None:
+    """The table of contexts is written down twice, as curate may not import the trainer."""
+    import json
+
+    for preset, context in PRESET_CONTEXT.items():
+        shown = subprocess.run(
+            [sys.executable, "-m", "train", "presets", preset], capture_output=True, text=True, check=True
+        ).stdout
+        assert json.loads(shown)["context"] == context

@@ -1,0 +1,86 @@
+"""YAML 1.2 with line numbers; the `config` fault cases that lie in the YAML itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from curate.yamlfile import Tree, dump, merge, override, parse
+
+
+def test_values_of_the_core_schema() -> None:
+    text = "a: no\nb: 1e-4\nc: 1_000\nd: 0x10\ne: .5\nf: ~\ng: true\nh: [on, 'no', \"1\"]\ni: 012\n"
+    assert parse(text, "r").value == {
+        "a": "no", "b": 0.0001, "c": "1_000", "d": 16, "e": 0.5, "f": None, "g": True, "h": ("on", "no", "1"), "i": 12,
+    }  # fmt: skip
+
+
+def test_norway() -> None:  # config-003
+    tree = parse("languages: [en, no, fr]\nweights:\n  en: 0.6\n  no: 0.4\n", "r")
+    assert tree.value == {"languages": ("en", "no", "fr"), "weights": {"en": 0.6, "no": 0.4}}
+
+
+def test_scientific_notation() -> None:  # config-004
+    assert parse("train:\n  lr: 1e-4\n  steps: 1_000\n", "r").value == {"train": {"lr": 0.0001, "steps": "1_000"}}
+
+
+def test_duplicate_key() -> None:  # config-002
+    (problem,) = parse("filters:\n  min_words: 50\n  max_words: 100000\n  min_words: 5\n", "r.yaml").problems
+    assert str(problem) == (
+        "r.yaml:4: filters.min_words: the key 'min_words' stands here twice (first in line 2): a duplicate key. Keep one."
+    )
+
+
+def test_tag_that_asks_for_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # config-005
+    monkeypatch.chdir(tmp_path)
+    tree = parse("name: !!python/object/apply:os.mkdir [curate_tag_ran]\n", "r")
+    assert "refused" in tree.problems[0].message
+    assert not (tmp_path / "curate_tag_ran").exists()
+
+
+def test_aliases_that_multiply_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    tree = parse("\n".join(lines), "r")
+    assert "multiply" in tree.problems[0].message
+
+
+def test_syntax_error_names_the_line() -> None:
+    (problem,) = parse("a: [1\nb: 2\n", "r").problems
+    assert problem.line == 2
+
+
+def test_merge_states_only_what_differs() -> None:
+    base = parse("a: {x: 1, y: 2}\nb: [1, 2]\nc: 3\n", "base")
+    variant = parse("a: {y: 5}\nb: [9]\nc: ~\n", "variant")
+    merged = merge(base, variant)
+    assert merged.value == {"a": {"x": 1, "y": 5}, "b": (9,)}
+    assert merged.place(("a", "x")) == ("base", 1)
+    assert merged.place(("a", "y")) == ("variant", 1)
+
+
+def overridden(text: str, *assignments: str) -> Tree:
+    tree = parse(text, "r")
+    for assignment in assignments:
+        override(tree, assignment)
+    return tree
+
+
+def test_set_reaches_blocks_by_name() -> None:
+    text = "sources: {web: {steps: [language, gopher_quality: {min_words: 3}]}}\n"
+    tree = overridden(text, "sources.web.steps.gopher_quality.min_words=9", "sources.web.steps.language.keep=[no]", "seed=4")
+    steps = ({"language": {"keep": ("no",)}}, {"gopher_quality": {"min_words": 9}})
+    assert tree.value == {"sources": {"web": {"steps": steps}}, "seed": 4}
+    assert tree.place(("seed",)) == ("--set seed=4", None)
+
+
+@pytest.mark.parametrize(("assignment", "message"), [("novalue", "KEY=VALUE"), ("a.q=1", "no entry 'q', only x")])
+def test_set_that_cannot_work(assignment: str, message: str) -> None:
+    assert message in str(overridden("a: [x: 1]\n", assignment).problems[0])
+
+
+def test_dump_reads_back() -> None:
+    value = {"a": "no", "b": "1e-4", "c": 1e-4, "d": ["x", None, True], "e": "true", "f": {"g": "a: b"}, "h": "1_0"}
+    expected = value | {"d": ("x", None, True)}
+    assert parse(dump(value), "r").value == expected
