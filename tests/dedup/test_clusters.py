@@ -1,10 +1,6 @@
 import gzip
 import itertools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -230,35 +226,6 @@ def test_shingle_files_do_not_depend_on_batches(tmp_path):
     assert pq.read_metadata(tmp_path / "whole" / name).num_row_groups > 1
     assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     assert whole.files == parts.files
-
-
-HASH_SEED_RUN = """
-import hashlib, sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from dedup_flow import run
-from test_clusters import planted
-from curate.dedup.settings import Dedup, Validation
-folder = Path(sys.argv[1])
-outcome = run(planted(60, 9, ("web", "books")), folder, Dedup(), Validation(tokens=100, min_documents=2))
-signatures = (folder / "signatures-0.parquet").read_bytes()
-print(hashlib.sha256(b"".join([signatures, *outcome.files.values()])).hexdigest(), outcome.summary)
-"""
-
-
-def test_nothing_depends_on_the_hash_seed(tmp_path):
-    answers = set()
-    for seed in ("1", "2"):
-        answers.add(
-            subprocess.run(
-                [sys.executable, "-c", HASH_SEED_RUN.format(tests=str(Path(__file__).parent)), str(tmp_path / seed)],
-                env=os.environ | {"PYTHONHASHSEED": seed},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-        )
-    assert len(answers) == 1
 
 
 def test_paragraphs_of_real_books(tmp_path):

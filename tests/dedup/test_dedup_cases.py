@@ -1,6 +1,10 @@
 """The fault cases of exact and near deduplication."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from dedup_flow import CASES, Document, jaccard, run
@@ -20,6 +24,11 @@ def case(name):
 
 def documents_of(entry):
     return [Document(one["id"], one["text"]) for one in entry["input"]["docs"]]
+
+
+def near_pairs():
+    with (CASES / case("near-005")["input"]["path"]).open(encoding="utf-8") as lines:
+        return [Document(one["id"], one["text"]) for one in map(json.loads, lines)]
 
 
 def test_empty_texts_are_no_cluster(tmp_path):
@@ -74,9 +83,7 @@ def test_shared_boilerplate_is_no_copy(tmp_path):
 
 
 def test_recall_and_precision(tmp_path):
-    entry = case("near-005")
-    with (CASES / entry["input"]["path"]).open(encoding="utf-8") as lines:
-        documents = [Document(one["id"], one["text"]) for one in map(json.loads, lines)]
+    entry, documents = case("near-005"), near_pairs()
     outcome = run(documents, tmp_path, AT_08)
     texts = {one.name: one.text for one in documents}
     assert sum(name.startswith("hi") for name in outcome.removed) >= entry["expect"]["expected_min_removed"]["hi"]
@@ -96,6 +103,37 @@ def test_threshold_one_is_set_equality(tmp_path):
     outcome = run(documents, tmp_path / "set", Dedup(minhash=MinHash(verify=1), keep=Keep(then="first")))
     assert outcome.removed == {"b": "dedup.minhash", "d": "dedup.minhash"}
     assert outcome.rows["d"]["similarity"] == 1.0
+
+
+HASH_SEED_RUN = """
+import hashlib, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from dedup_flow import run
+from test_dedup_cases import AT_08, documents_of, near_pairs, case
+folder = Path(sys.argv[1])
+outcome = run(documents_of(case("near-002")) + near_pairs(), folder, AT_08, per_shard=int(sys.argv[2]))
+written = b"".join(path.read_bytes() for path in sorted(folder.glob("signatures-*")) if int(sys.argv[2]) > 100)
+print(hashlib.sha256(written).hexdigest(), hashlib.sha256(b"".join(outcome.files.values())).hexdigest())
+"""
+
+
+def test_nothing_depends_on_the_interpreters_hash_seed(tmp_path):
+    case("near-004")
+    answers = []
+    for seed, per_shard in (("1", 1000), ("2", 1000), ("2", 41)):
+        arguments = [
+            HASH_SEED_RUN.format(tests=str(Path(__file__).parent)),
+            str(tmp_path / f"{seed}-{per_shard}"),
+            str(per_shard),
+        ]
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", *arguments], env=environment, capture_output=True, text=True, check=True
+        )
+        answers.append(done.stdout.split())
+    assert answers[0] == answers[1]  # signatures too
+    assert answers[0][1] == answers[2][1]  # cut into five shards
 
 
 @pytest.mark.parametrize("order", ["sml", "lms", "mls"])
