@@ -47,13 +47,15 @@ def stage_key(stage: Stage | None) -> str:
     """Return the key of a stage: its settings (not its bounds), code version, libraries' versions and model."""
     if stage is None:
         return "none"
-    settings = {name: getattr(stage, name) for name in type(stage).model_fields if name not in stage.decides}
+    digest = stage.model_digest()
+    left_out = {*stage.decides, *(("model",) if digest else ())}  # a model counts by its content, not by its path
+    settings = {name: getattr(stage, name) for name in type(stage).model_fields if name not in left_out}
     return key_of(
         stage=type(stage).__module__ + "." + type(stage).__qualname__,
         settings=settings,
         version=stage.version,
         libraries={name: importlib.metadata.version(name) for name in stage.libraries},
-        model=stage.model_digest(),
+        model=digest,
     )
 
 
@@ -65,7 +67,10 @@ def sha256_file(path: Path) -> str:
 
 def write_json(path: Path, value: Any, *, indent: int | None = 2) -> None:
     """Write a JSON file whole or not at all."""
-    write_bytes(path, (json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "surrogatepass"))
+    write_bytes(
+        path,
+        (json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "surrogatepass"),
+    )
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -185,7 +190,7 @@ class Cache:
             return False
         if status.st_size != facts["bytes"]:
             return False
-        return status.st_mtime_ns == facts["mtime_ns"] or sha256_file(path) == facts["sha256"]
+        return bool(status.st_mtime_ns == facts["mtime_ns"] or sha256_file(path) == facts["sha256"])
 
     def forget(self, key: str) -> None:
         """Remove a result: its entry first, so that no moment shows a half result as whole."""
@@ -223,7 +228,9 @@ class Cache:
         reached("after_fsync")
         folder = self._folder(output.key)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if not (folder / "entry.json").exists():  # else another run finished the same work meanwhile: same key, same bytes
+        if not (
+            folder / "entry.json"
+        ).exists():  # else another run finished the same work meanwhile: same key, same bytes
             if folder.exists():
                 shutil.rmtree(folder)  # renamed by a run that died before its entry
             try:
@@ -246,7 +253,9 @@ class Cache:
             if (self._folder(key) / "entry.json").exists():
                 return
             time.sleep(0.05)
-        raise CurateError(f"{self.root}: result {key} is being written by another process that does not finish. Run again.")
+        raise CurateError(
+            f"{self.root}: result {key} is being written by another process that does not finish. Run again."
+        )
 
     def digest(self, path: Path) -> str:
         """Return the sha256 of an input file, remembered by its size and modification time."""

@@ -25,8 +25,12 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(help="The store of results: list it, free space.", no_args_is_help=True, rich_markup_mode=None)
 mixture_app = typer.Typer(help="Plan or optimise weights (not built yet).", no_args_is_help=True, rich_markup_mode=None)
-classifier_app = typer.Typer(help="Train or apply a quality classifier (not built yet).", no_args_is_help=True, rich_markup_mode=None)
-tokenizer_app = typer.Typer(help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None)
+classifier_app = typer.Typer(
+    help="Train or apply a quality classifier (not built yet).", no_args_is_help=True, rich_markup_mode=None
+)
+tokenizer_app = typer.Typer(
+    help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(cache_app, name="cache")
 app.add_typer(mixture_app, name="mixture")
 app.add_typer(classifier_app, name="classifier")
@@ -34,8 +38,21 @@ app.add_typer(tokenizer_app, name="tokenizer")
 
 Phase = Enum("Phase", {name: name for name in PHASES})  # type: ignore[misc]
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
-_LATER = {"allow_extra_args": True, "ignore_unknown_options": True}  # commands of later versions take anything, and say so
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+_LATER = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+}  # commands of later versions take anything, and say so
 
 
 def parse_size(text: str) -> int:
@@ -52,7 +69,10 @@ def parse_size(text: str) -> int:
 
 RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, such as runs/web_code_books.", show_default=False)]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key, e.g. dedup.minhash.verify=0.8.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one key, e.g. dedup.minhash.verify=0.8."),
+]
 AllowCode = Annotated[bool, typer.Option("--allow-code", help="Import steps `module:Class` from the recipe's folder.")]
 
 
@@ -65,7 +85,7 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Worker processes.  [default: number of cores]")] = None,
     memory: Annotated[str, typer.Option(help="Buffers of a whole-corpus phase; never changes the result.")] = "1G",
     executor: Annotated[str, typer.Option(help="local, or ray (not built yet).")] = "local",
-    until: Annotated[Phase, typer.Option(help="Last phase to run, inclusive.")] = Phase.report,  # type: ignore[attr-defined,valid-type]
+    until: Annotated[Phase, typer.Option(help="Last phase to run, inclusive.")] = Phase.report,  # type: ignore[attr-defined]
     limit: Annotated[int | None, typer.Option(help="Documents to read at most from each source.")] = None,
     sample: Annotated[float | None, typer.Option(help="Share of the documents to read, drawn by (seed, id).")] = None,
     tasks: Annotated[str | None, typer.Option(help="Part i/n of the tasks (not built yet).")] = None,
@@ -99,7 +119,7 @@ def run(
             sets=sets or (),
             workers=workers,
             memory=size,
-            until=until.value,  # type: ignore[attr-defined]
+            until=until.value,
             limit=limit,
             sample=sample,
             strict=strict,
@@ -114,7 +134,10 @@ def run(
         kept = sum(source["kept"] for source in result.manifest["ledger"].values())
         read = sum(source["read"] for source in result.manifest["ledger"].values())
         report = result.output / "report.html"
-        print(f"{read:,} documents read, {kept:,} kept. " + (f"Open {report}" if report.exists() else f"See {result.output}"))
+        print(
+            f"{read:,} documents read, {kept:,} kept. "
+            + (f"Open {report}" if report.exists() else f"See {result.output}")
+        )
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -132,7 +155,9 @@ def check(recipe: RecipePath, sets: Sets = None, allow_code: AllowCode = False) 
 def inspect(
     run: RunPath,
     source: Annotated[str | None, typer.Option(help="Only this source.")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only this stage: read, gate, extract, filter, ..., or kept.")] = None,
+    stage: Annotated[
+        str | None, typer.Option(help="Only this stage: read, gate, extract, filter, ..., or kept.")
+    ] = None,
     rule: Annotated[str | None, typer.Option(help="Only this rule, e.g. gopher_quality.num_words.")] = None,
     sample: Annotated[int, typer.Option(help="How many documents.")] = 5,
 ) -> None:
@@ -145,7 +170,9 @@ def inspect(
 
 
 @app.command()
-def trace(run: RunPath, key: Annotated[str, typer.Argument(metavar="ID|URL", help="Id (or its beginning), source id or URL.")]) -> None:
+def trace(
+    run: RunPath, key: Annotated[str, typer.Argument(metavar="ID|URL", help="Id (or its beginning), source id or URL.")]
+) -> None:
     """Show the life of one document, from input byte to position in training."""
     from curate.report.trace import trace_text
 
@@ -162,7 +189,7 @@ def report(run: RunPath) -> None:
 
 
 def _later(name: str) -> Any:
-    def command(context: typer.Context) -> None:
+    def command() -> None:
         raise UsageError(f"curate {name}: not built yet.")
 
     command.__doc__ = "Not built yet."
@@ -191,7 +218,9 @@ def cache_list(cache: Annotated[Path | None, typer.Option(help="Store of results
 @cache_app.command("prune", context_settings=_LATER)
 def cache_prune() -> None:
     """Not built yet."""
-    raise UsageError("curate cache prune: not built yet. The folder that `curate cache list` names may be deleted as a whole.")
+    raise UsageError(
+        "curate cache prune: not built yet. The folder that `curate cache list` names may be deleted as a whole."
+    )
 
 
 def main() -> None:

@@ -163,7 +163,9 @@ class Curation:
         tasks = []
         for source in self.recipe.sources:
             files = inputs_of(source, self.recipe.base, self.cache)
-            self.inputs[source.name] = {"files": [{"path": file.path, "bytes": file.bytes, "sha256": file.digest} for file in files]}
+            self.inputs[source.name] = {
+                "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.digest} for file in files]
+            }
             sizes = tuple(file.bytes for file in files)
             whole = self.limit is not None  # counting to a limit across shards needs one reader
             groups = (tuple(range(len(files))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
@@ -212,11 +214,13 @@ class Curation:
                 ledger.skipped[reason] = ledger.skipped.get(reason, 0) + count
             self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
-        self._removals("extract", [self.entry(shard.extracted).counts | {"bytes": {}} for shard in self.shards])
+        self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
         if len(self.account.warnings) > _SHOWN:
-            self.progress.note(f"  note: {len(self.account.warnings) - _SHOWN} more records could not be read; manifest.json names them.")
+            self.progress.note(
+                f"  note: {len(self.account.warnings) - _SHOWN} more records could not be read; manifest.json names them."
+            )
         return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
 
     def _removals(self, phase: str, counts: Sequence[Any]) -> None:
@@ -280,7 +284,12 @@ class Curation:
         files = resolve_paths(settings.benchmarks, self.recipe.base, self.cache, "decontaminate.benchmarks")
         named = list(zip(_benchmark_names(files), files, strict=True))
         looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
-        key = self.key("measure", index=[(name, file.digest) for name, file in named], stage=stage_key(settings), looked_for=looked_for)
+        key = self.key(
+            "measure",
+            index=[(name, file.digest) for name, file in named],
+            stage=stage_key(settings),
+            looked_for=looked_for,
+        )
         self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, named))])
         return key
 
@@ -336,7 +345,9 @@ class Curation:
             keys = {block.name: block.key for block in shard.blocks}
             final = {block.name for block in shard.finals}
             judged = tuple(
-                Judged(step.name, keys.get(step.name), step.rules()) for step in shard.source.steps if step.name not in final
+                Judged(step.name, keys.get(step.name), step.rules())
+                for step in shard.source.steps
+                if step.name not in final
             )
             key = self.key("decide", extracted=shard.extracted, blocks=[dataclasses.astuple(block) for block in judged])
             shard.decided = [key]
@@ -382,21 +393,29 @@ class Curation:
         settings = clustering(self.recipe.dedup)
         candidates = settings.model_copy(update={"keep": type(settings.keep)()})
         corpus = self._corpus()
-        found = self.key("cluster", signatures=[shard.signatures for shard in corpus], settings=candidates)
+        found = self.key("cluster", signatures=[shard.signatures for shard in corpus], settings=stage_key(candidates))
         self.perform("cluster", [Task("cluster", "", "components", (found,), components, (found, settings, corpus))])
         tasks = []
         components_sha = self.entry(found).files["components.parquet"]["sha256"]
         for shard, member in zip(self.shards, corpus, strict=True):
             key = self.key(
-                "cluster", components=components_sha, revision=shard.revision, first=shard.first, rank=member.rank, settings=candidates
+                "cluster",
+                components=components_sha,
+                revision=shard.revision,
+                first=shard.first,
+                rank=member.rank,
+                settings=stage_key(candidates),
             )
             self.shingles.append(key)
             documents = self.entry(shard.extracted).counts["extracted"]
             arguments = (key, settings, found, member, documents)
             tasks.append(Task("cluster", shard.source.name, f"shingles {shard.name}", (key,), shingles, arguments))
         self.perform("cluster", tasks)
-        self.clusters = self.key("cluster", shingles=self.shingles, settings=settings)
-        self.perform("cluster", [Task("cluster", "", "clusters", (self.clusters,), clusters, (self.clusters, settings, self.shingles))])
+        self.clusters = self.key("cluster", shingles=self.shingles, settings=stage_key(settings))
+        self.perform(
+            "cluster",
+            [Task("cluster", "", "clusters", (self.clusters,), clusters, (self.clusters, settings, self.shingles))],
+        )
         self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
         self.account.unchanged("cluster")
         import pyarrow.parquet as pq
@@ -429,7 +448,7 @@ class Curation:
 
         corpus = self._corpus()
         matches = [shard.matches for shard in self.shards]
-        settings_key = key_of(settings=settings)
+        settings_key = key_of(stage=stage_key(settings), settings=settings)
         clusters_sha = self.entry(self.clusters).files["clusters.parquet"]["sha256"] if self.clusters else None
         shared = self.key("decontaminate", matches=matches, clusters=clusters_sha, settings=settings_key)
         arguments: tuple[Any, ...] = (shared, settings, self.index, matches, corpus, self.clusters)
@@ -437,7 +456,9 @@ class Curation:
         shared_sha = self.entry(shared).files["common.parquet"]["sha256"]
         tasks = []
         for shard, member in zip(self.shards, corpus, strict=True):
-            key = self.key("decontaminate", matches=shard.matches, common=shared_sha, settings=settings_key, decided=shard.decided)
+            key = self.key(
+                "decontaminate", matches=shard.matches, common=shared_sha, settings=settings_key, decided=shard.decided
+            )
             arguments = (key, settings, self.index, shared, shard.matches, member)
             tasks.append(Task("decontaminate", shard.source.name, shard.name, (key,), decide_shard, arguments))
             shard.decided.append(key)
@@ -466,11 +487,13 @@ class Curation:
         seed = self.recipe.seed
         key = self.key(
             "choose",
-            decided=[self.entry(one).files["removed.parquet"]["sha256"] for shard in self.shards for one in shard.decided],
+            decided=[
+                self.entry(one).files["removed.parquet"]["sha256"] for shard in self.shards for one in shard.decided
+            ],
             extracted=[shard.extracted for shard in self.shards],
             shingles=self.shingles,
-            dedup=self.recipe.dedup,
-            validation=self.recipe.validation,
+            dedup=stage_key(self.recipe.dedup),
+            validation=stage_key(self.recipe.validation),
             seed=seed,
         )
         arguments = (key, self.recipe.dedup, self.recipe.validation, seed, corpus, self.shingles)
@@ -486,7 +509,9 @@ class Curation:
         if "validation" in entry.counts:
             self.account.facts["validation"] = entry.counts["validation"]
         removed = sum(sum(one["removed"].values()) for one in entry.counts["shards"])
-        return f"{removed:,} copies removed, {sum(ledger.kept for ledger in self.account.ledgers.values()):,} still kept"
+        return (
+            f"{removed:,} copies removed, {sum(ledger.kept for ledger in self.account.ledgers.values()):,} still kept"
+        )
 
     # -- collect --
 
@@ -494,7 +519,11 @@ class Curation:
         """Write the curated corpus and the decisions."""
         from curate.phases.collect import Collected, collect_shard
 
-        near = "< " + format(self.recipe.dedup.minhash.verify, "g") if self.recipe.dedup and self.recipe.dedup.minhash else "< 0.7"
+        near = (
+            "< " + format(self.recipe.dedup.minhash.verify, "g")
+            if self.recipe.dedup and self.recipe.dedup.minhash
+            else "< 0.7"
+        )
         tasks = []
         for shard in self.shards:
             languages = [block.key for block in shard.blocks if "language" in block.step.adds]
@@ -559,10 +588,16 @@ class Curation:
         with ParquetFile(temporary, QUARANTINE) as file:
             for shard in self.shards:
                 path = self.entry(shard.collected).path("decisions.parquet")
-                rows = pq.read_table(path, columns=["id", "rule", "value_label"], filters=[("stage", "=", "quarantine")])
+                rows = pq.read_table(
+                    path, columns=["id", "rule", "value_label"], filters=[("stage", "=", "quarantine")]
+                )
                 file.write_rows(
                     [
-                        {"id": row["id"], "stage": row["rule"].removeprefix("quarantine."), "cause": row["value_label"] or ""}
+                        {
+                            "id": row["id"],
+                            "stage": row["rule"].removeprefix("quarantine."),
+                            "cause": row["value_label"] or "",
+                        }
                         for row in rows.to_pylist()
                     ]
                 )
@@ -582,5 +617,3 @@ def _sum_into(whole: dict[str, Any], part: Any) -> None:
             _sum_into(whole.setdefault(name, {}), value)
         else:
             whole[name] = whole.get(name, 0) + value
-
-

@@ -13,7 +13,9 @@ import pyarrow as pa
 # ("skipped.request", "skipped.warcinfo", ...: counted as skipped only).
 RAW = pa.schema(
     [
-        pa.field("offset", pa.int64(), nullable=False),  # where the record starts: bytes (compressed member for WARC), row for Parquet
+        pa.field(
+            "offset", pa.int64(), nullable=False
+        ),  # where the record starts: bytes (compressed member for WARC), row for Parquet
         pa.field("part", pa.int32(), nullable=False),  # sub-index inside the record (chapter); 0 otherwise
         pa.field("source_id", pa.large_string()),  # the input's own id
         pa.field("url", pa.large_string()),
@@ -48,7 +50,9 @@ EXTRACTED = pa.schema(
 REMOVED = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
-        pa.field("stage", pa.string(), nullable=False),  # read, gate, extract, filter, decontaminate, dedup, validation, quarantine
+        pa.field(
+            "stage", pa.string(), nullable=False
+        ),  # read, gate, extract, filter, decontaminate, dedup, validation, quarantine
         pa.field("rule", pa.string(), nullable=False),  # <recipe block>.<rule>
         pa.field("value", pa.float64()),  # what was measured, if a number
         pa.field("value_label", pa.large_string()),  # what was measured, if a label
@@ -110,7 +114,9 @@ DUPLICATES = pa.schema(
         pa.field("id", pa.string(), nullable=False),
         pa.field("cluster", pa.string(), nullable=False),  # id of the cluster's first document by (path, offset)
         pa.field("cluster_size", pa.int32(), nullable=False),
-        pa.field("kept_id", pa.string()),  # the kept copy, null if the document itself stays or the cluster has no kept member
+        pa.field(
+            "kept_id", pa.string()
+        ),  # the kept copy, null if the document itself stays or the cluster has no kept member
         pa.field("similarity", pa.float64()),  # to kept_id
         pa.field("verified", pa.bool_(), nullable=False),  # exact Jaccard was computed; false: estimated from bands
     ]

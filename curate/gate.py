@@ -47,7 +47,9 @@ class Gate(Stage):
         for status, media_type, language, payload, text in rows:
             if self.status != "off" and status is not None and status not in self.status:
                 yield "gate.status", status, "in " + ", ".join(map(str, self.status))
-            elif payload is not None and self.media_types != "off" and media_type and media_type not in self.media_types:
+            elif (
+                payload is not None and self.media_types != "off" and media_type and media_type not in self.media_types
+            ):
                 yield "gate.media_type", media_type, "in " + ", ".join(self.media_types)
             elif self.languages is not None and language and not _covers(self.languages, language):
                 yield "gate.language", language, "in " + ", ".join(self.languages)

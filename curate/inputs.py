@@ -58,7 +58,9 @@ def expand_variables(path: str) -> str:
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1], match[2])
         if found is None:
-            raise ValueError(f"the environment variable {match[1]} is not set. Set it, or write ${{{match[1]}:-default}}.")
+            raise ValueError(
+                f"the environment variable {match[1]} is not set. Set it, or write ${{{match[1]}:-default}}."
+            )
         return found
 
     return _VARIABLE.sub(value, path)
@@ -157,7 +159,9 @@ def _remote(path: str, pattern: int | None) -> list[InputFile]:
             digest = _remote_digest(url, int(facts.get("size") or 0), str(etag))
             found.append(InputFile(url, pattern, name.removeprefix(prefix), int(facts.get("size") or 0), digest))
     except Exception as error:
-        raise InputError(path, f"cannot be listed: {type(error).__name__}: {error}.", "Check the address and the network.") from error
+        raise InputError(
+            path, f"cannot be listed: {type(error).__name__}: {error}.", "Check the address and the network."
+        ) from error
     return found
 
 

@@ -13,7 +13,18 @@ from typing import Any
 
 from curate.ledger import SourceLedger, add, total
 
-LIBRARIES = ("pyarrow", "polars", "numpy", "ftfy", "trafilatura", "resiliparse", "fastwarc", "fasttext", "sentencepiece", "xxhash")
+LIBRARIES = (
+    "pyarrow",
+    "polars",
+    "numpy",
+    "ftfy",
+    "trafilatura",
+    "resiliparse",
+    "fastwarc",
+    "fasttext",
+    "sentencepiece",
+    "xxhash",
+)
 
 
 @dataclass(slots=True)
@@ -107,7 +118,9 @@ class Account:
                 f"the phases before left {before.kept} documents, the written files hold {after.kept}; difference by rule: {rules}.",
                 "Report it with the recipe.",
             )
-        self.phase("collect").sources[source] = _passage(before.kept, before.bytes_kept, rules, {}, after.bytes_cut, after.bytes_kept)
+        self.phase("collect").sources[source] = _passage(
+            before.kept, before.bytes_kept, rules, {}, after.bytes_cut, after.bytes_kept
+        )
         self.ledgers[source] = after
 
     def check(self) -> None:
@@ -128,7 +141,8 @@ class Account:
             "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
             "inputs": inputs,
             "stages": {
-                name: {"key": key_of(keys=record.keys), "sources": record.sources} for name, record in self.phases.items()
+                name: {"key": key_of(keys=record.keys), "sources": record.sources}
+                for name, record in self.phases.items()
             },
             "ledger": {name: ledger.as_json() for name, ledger in self.ledgers.items()},
             "warnings": self.warnings,
@@ -162,7 +176,12 @@ class Account:
 
 
 def _passage(
-    documents: int, size: int, removed: Mapping[str, int], sizes: Mapping[str, int], cut: int, bytes_kept: int | None = None
+    documents: int,
+    size: int,
+    removed: Mapping[str, int],
+    sizes: Mapping[str, int],
+    cut: int,
+    bytes_kept: int | None = None,
 ) -> dict[str, Any]:
     return {
         "documents_in": documents,

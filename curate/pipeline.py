@@ -5,7 +5,6 @@ Only this file removes rows, and whoever it removes is recorded with rule, value
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +68,9 @@ class Call:
     schema: pa.Schema
 
 
-def guarded(call: Call, batch: pa.RecordBatch, ids: Sequence[str], context: TaskContext) -> tuple[pa.RecordBatch, dict[int, Failure]]:
+def guarded(
+    call: Call, batch: pa.RecordBatch, ids: Sequence[str], context: TaskContext
+) -> tuple[pa.RecordBatch, dict[int, Failure]]:
     """Run a stage over a batch; a row on which it raises, or which kills workers, becomes a failure with null results.
 
     Returns:
@@ -80,7 +81,9 @@ def guarded(call: Call, batch: pa.RecordBatch, ids: Sequence[str], context: Task
         LedgerError: If it returns more or fewer rows than it got.
     """
     known = context.cache.quarantined(call.key)
-    failures = {row: Failure("quarantine", known[name]) for row, name in enumerate(ids) if name in known} if known else {}
+    failures = (
+        {row: Failure("quarantine", known[name]) for row, name in enumerate(ids) if name in known} if known else {}
+    )
     rows = [row for row in range(batch.num_rows) if row not in failures]
     parts: list[pa.RecordBatch] = []
     good: list[int] = []
@@ -113,7 +116,11 @@ def _checked(call: Call, result: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         missing = [field.name for field in call.schema if field.name not in result.schema.names]
         detail = f"columns {missing} are missing" if missing else f"returned {result.schema.to_string()!r}"
         raise StageError(
-            call.source, call.block, "", f"{detail}; declared is {call.schema.to_string()!r}.", "Return exactly the declared columns."
+            call.source,
+            call.block,
+            "",
+            f"{detail}; declared is {call.schema.to_string()!r}.",
+            "Return exactly the declared columns.",
         )
     return pa.RecordBatch.from_arrays(result.columns, schema=call.schema)
 
@@ -122,7 +129,9 @@ def _spread(parts: list[pa.RecordBatch], good: list[int], rows: int, schema: pa.
     if len(good) == rows and len(parts) == 1:
         return parts[0]
     nullable = pa.schema([field.with_nullable(True) for field in schema])
-    table = pa.Table.from_batches([pa.RecordBatch.from_arrays(part.columns, schema=nullable) for part in parts], nullable)
+    table = pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays(part.columns, schema=nullable) for part in parts], nullable
+    )
     place = np.full(rows, -1, np.int64)
     place[good] = np.arange(len(good))
     taken = table.combine_chunks().take(pa.array(place, mask=place < 0))
@@ -152,9 +161,16 @@ def apply_step(
     result, failures = guarded(Call(source, block, key, function, schema), batch, batch["id"].to_pylist(), context)
     text = batch["text"]
     if step.rewrites:
-        text = result["text"] if not failures else pa.array(
-            [old.as_py() if row in failures else new.as_py() for row, (old, new) in enumerate(zip(text, result["text"], strict=True))],
-            pa.large_string(),
+        text = (
+            result["text"]
+            if not failures
+            else pa.array(
+                [
+                    old.as_py() if row in failures else new.as_py()
+                    for row, (old, new) in enumerate(zip(text, result["text"], strict=True))
+                ],
+                pa.large_string(),
+            )
         )
         result = result.drop_columns(["text"])
     return result, text, failures
@@ -260,7 +276,9 @@ class ParquetFile:
         self._group = rows_per_group
         self._pending: list[pa.RecordBatch] = []
         self._waiting = 0
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd", compression_level=3, version="2.6", write_page_index=False)
+        self._writer = pq.ParquetWriter(
+            path, schema, compression="zstd", compression_level=3, version="2.6", write_page_index=False
+        )
 
     def __enter__(self) -> ParquetFile:
         return self
@@ -361,8 +379,3 @@ def text_bytes(text: pa.Array) -> np.ndarray:
 
     lengths = pc.fill_null(pc.binary_length(text.cast(pa.large_binary())), 0)
     return np.asarray(lengths.cast(pa.int64()).to_numpy(zero_copy_only=False))
-
-
-def file_bytes(path: Path) -> int:
-    """Return the size of a file."""
-    return os.stat(path).st_size

@@ -133,4 +133,3 @@ class TaskContext:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-

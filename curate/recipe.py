@@ -5,9 +5,7 @@ This is the one file that knows all families. It loads none of their heavy libra
 
 from __future__ import annotations
 
-import difflib
 import re
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +31,15 @@ from curate.read.files import Files
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
 from curate.read.warc import Warc
+from curate.refusal import fields, model_at, nearest, real_location
 from curate.rewrite.pii import Pii
-from curate.stage import Extractor, Rule, Settings, Source, Stage, Step
+from curate.stage import Extractor, Repair, Rule, Settings, Source, Step
 from curate.tokens.tokenizer import TokenizerSettings
 from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
 
 READERS: Mapping[str, type[Source]] = {"warc": Warc, "jsonl": Jsonl, "parquet": Parquet, "files": Files}
 EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
-REPAIRS: Mapping[str, type[Stage]] = {"ftfy": Ftfy}
+REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {
     "language": Language,
     "gopher_quality": GopherQuality,
@@ -57,27 +56,47 @@ _NOT_BUILT = {
     ("extract", "auto"): "the trained block model `auto` is not built yet; write trafilatura or resiliparse",
     ("extract", "justext"): "justext is not built yet; write trafilatura or resiliparse",
 }
-# What other tools call a key of ours.
-_ELSEWHERE = {
-    "threshold": "verify",
-    "similarity": "verify",
-    "jaccard": "verify",
-    "num_bands": "bands",
-    "rows_per_band": "rows",
-    "n_gram": "ngram",
-    "ngram_size": "ngram",
-    "path": "paths",
-    "files": "paths",
-    "budget": "tokens",
-    "learning_rate": "lr",
-    "model": "preset",
-}
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
 _SQL_WORDS = frozenset(
-    "and or not in is null like ilike rlike regexp between case when then else end cast as true false div interval distinct "
-    "int integer bigint smallint double float real varchar text string boolean date timestamp".split()
+    [
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "null",
+        "like",
+        "ilike",
+        "rlike",
+        "regexp",
+        "between",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+        "cast",
+        "as",
+        "true",
+        "false",
+        "div",
+        "interval",
+        "distinct",
+        "int",
+        "integer",
+        "bigint",
+        "smallint",
+        "double",
+        "float",
+        "real",
+        "varchar",
+        "text",
+        "string",
+        "boolean",
+        "date",
+        "timestamp",
+    ]
 )
 
 
@@ -97,12 +116,16 @@ class Train(Settings):
 
 @dataclass(frozen=True, slots=True)
 class StepBlock:
-    """A step under its name in the recipe; `expression` is set for `where`."""
+    """A step under its name in the recipe; `expression` is set for `where`.
+
+    `written` is the step as the recipe has it, where `step` holds a model's path that is resolved against the recipe's folder.
+    """
 
     name: str
     kind: str
     step: Step | None
     expression: str | None = None
+    written: Step | None = None
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the block's rules."""
@@ -127,7 +150,7 @@ class SourceRecipe:
     gate: Gate
     extractor: Extractor | None
     extractor_kind: str | None
-    repair: Stage | None
+    repair: Repair | None
     repair_kind: str | None
     steps: tuple[StepBlock, ...]
 
@@ -213,9 +236,13 @@ def _plain_value(value: Any) -> Any:
 def _step_values(block: StepBlock) -> dict[str, Any]:
     if block.expression is not None:
         inside: Any = block.expression
-        return {block.kind: {"expression": inside, "name": block.name}} if block.name != block.kind else {block.kind: inside}
+        return (
+            {block.kind: {"expression": inside, "name": block.name}}
+            if block.name != block.kind
+            else {block.kind: inside}
+        )
     assert block.step is not None
-    inside = _plain(block.step)
+    inside = _plain(block.written or block.step)
     if block.name != block.kind:
         inside["name"] = block.name
     return {block.kind: inside}
@@ -248,7 +275,9 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
     tree = read(path, str(path))
     if not isinstance(tree.value, Mapping):
         if not tree.problems:
-            tree.problems.append(Problem("", "a recipe is a mapping of keys such as name, sources, dedup.", 1, str(path)))
+            tree.problems.append(
+                Problem("", "a recipe is a mapping of keys such as name, sources, dedup.", 1, str(path))
+            )
         tree.value = {}
         return tree
     base = tree.value.get("extends")
@@ -264,7 +293,9 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
         tree.problems.append(Problem("extends", f"{base} extends this recipe in turn: a circle.", line, place))
         return tree
     if not target.is_file():
-        tree.problems.append(Problem("extends", f"{target} does not exist. The path is relative to this recipe.", line, place))
+        tree.problems.append(
+            Problem("extends", f"{target} does not exist. The path is relative to this recipe.", line, place)
+        )
         return tree
     return merge(_read_extended(target, (*chain, path)), tree)
 
@@ -285,10 +316,22 @@ class _Loader:
 
     def recipe(self) -> Recipe:
         values: dict[str, Any] = dict(self.tree.value)
-        known = ("name", "seed", "max_errors", "sources", "dedup", "decontaminate", "tokenizer", "validation", "mixture", "train", "evaluate")
+        known = (
+            "name",
+            "seed",
+            "max_errors",
+            "sources",
+            "dedup",
+            "decontaminate",
+            "tokenizer",
+            "validation",
+            "mixture",
+            "train",
+            "evaluate",
+        )
         for key in values:
             if key not in known:
-                self.problem((key,), f"unknown key{_nearest(key, (*known, 'extends'))}.")
+                self.problem((key,), f"unknown key{nearest(key, (*known, 'extends'))}.")
         if "evaluate" in values:
             self.problem(("evaluate",), "not built yet: the trainer cannot evaluate tasks. Leave `evaluate` out.")
         name = values.get("name", self.path.stem)
@@ -340,7 +383,7 @@ class _Loader:
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            self.problem(key, f"must be a mapping of keys ({', '.join(_fields(model))}); got {value!r}.")
+            self.problem(key, f"must be a mapping of keys ({', '.join(fields(model))}); got {value!r}.")
             return None
         try:
             return model.model_validate(dict(value))
@@ -351,12 +394,12 @@ class _Loader:
     def _note(self, error: ValidationError, model: type[BaseModel], key: Key, around: tuple[str, ...]) -> None:
         seen = set()
         for one in error.errors():
-            location = _real_location(model, tuple(one["loc"]))
+            location = real_location(model, tuple(one["loc"]))
             inside = (*key, *location)
             if one["type"] == "extra_forbidden":
-                fields = _fields(_model_at(model, location[:-1]) or model)
-                fields = (*around, *fields) if len(location) == 1 else fields
-                message = f"unknown key{_nearest(str(location[-1]), fields)}. Known keys: {', '.join(fields)}."
+                known = fields(model_at(model, location[:-1]) or model)
+                known = (*around, *known) if len(location) == 1 else known
+                message = f"unknown key{nearest(str(location[-1]), known)}. Known keys: {', '.join(known)}."
             elif one["type"] == "missing":
                 message = "is missing."
             else:
@@ -372,12 +415,18 @@ class _Loader:
 
     def _sources(self, value: Any) -> list[SourceRecipe]:
         if not isinstance(value, Mapping) or not value:
-            self.problem(("sources",), "is missing or empty: name at least one source, such as web: {read: {kind: warc, paths: ...}}.")
+            self.problem(
+                ("sources",),
+                "is missing or empty: name at least one source, such as web: {read: {kind: warc, paths: ...}}.",
+            )
             return []
         found = []
         for name, block in value.items():
             if not _NAME.match(name):
-                self.problem(("sources", name), "a source's name has only letters, digits, '_', '-' and '.' (it becomes a folder).")
+                self.problem(
+                    ("sources", name),
+                    "a source's name has only letters, digits, '_', '-' and '.' (it becomes a folder).",
+                )
             source = self._source(name, block)
             if source is not None:
                 found.append(source)
@@ -391,7 +440,7 @@ class _Loader:
             return None
         for inner in block:
             if inner not in known:
-                self.problem((*key, inner), f"unknown key{_nearest(inner, known)}. Known keys: {', '.join(known)}.")
+                self.problem((*key, inner), f"unknown key{nearest(inner, known)}. Known keys: {', '.join(known)}.")
         kind, paths, reader = self._reader((*key, "read"), block["read"])
         extractor_kind, extractor = self._kind((*key, "extract"), block.get("extract"), EXTRACTORS)
         repair_kind, repair = self._kind((*key, "repair"), block.get("repair"), REPAIRS)
@@ -431,7 +480,7 @@ class _Loader:
         kind = value.get("kind") if isinstance(value, Mapping) else None
         if not isinstance(kind, str) or kind not in kinds:
             later = _NOT_BUILT.get((str(key[-1]), str(kind)))
-            hint = later or f"must be one of {', '.join(kinds)}{_nearest(str(kind), tuple(kinds))}; got {kind!r}"
+            hint = later or f"must be one of {', '.join(kinds)}{nearest(str(kind), tuple(kinds))}; got {kind!r}"
             self.problem((*key, "kind"), f"{hint}.")
             return None, None
         inner = {name: item for name, item in value.items() if name != "kind"}
@@ -471,16 +520,30 @@ class _Loader:
         if kind == "where":
             expression = inner.get("expression") if isinstance(inner, Mapping) else inner
             if not isinstance(expression, str) or not expression.strip():
-                self.problem(inside, f'must be an expression over measured columns, such as "num_words >= 50"; got {inner!r}.')
+                self.problem(
+                    inside, f'must be an expression over measured columns, such as "num_words >= 50"; got {inner!r}.'
+                )
                 return None
             return StepBlock(name, kind, None, expression)
         model = STEPS.get(kind) if ":" not in kind else self._plugin(inside, kind)
         if model is None:
             if ":" not in kind:
-                self.problem(inside, f"unknown step{_nearest(kind, (*STEPS, 'where'))}. Known steps: {', '.join((*STEPS, 'where'))}.")
+                self.problem(
+                    inside,
+                    f"unknown step{nearest(kind, (*STEPS, 'where'))}. Known steps: {', '.join((*STEPS, 'where'))}.",
+                )
             return None
         step = self._build(model, inner, inside)
-        return StepBlock(name, kind, step) if step is not None else None
+        if step is None:
+            return None
+        file = getattr(step, "model", None)
+        if not isinstance(file, str):
+            return StepBlock(name, kind, step)
+        found = self.path.parent / file
+        if not found.is_file():
+            self.problem((*inside, "model"), f"{found} does not exist. A relative path starts at the recipe's folder.")
+            return None
+        return StepBlock(name, kind, step.model_copy(update={"model": str(found)}), written=step)
 
     def _block_name(self, key: Key, kind: str, inner: Any, taken: set[str]) -> str:
         given = inner.get("name") if isinstance(inner, Mapping) else None
@@ -528,8 +591,14 @@ class _Loader:
             if block.expression is not None:
                 for name in expression_columns(block.expression):
                     if name not in known:
-                        what = f"Columns measured so far: {', '.join(known)}." if known else "No step before it measures anything."
-                        self.problem(place, f"'{name}' is measured by no step before it{_nearest(name, tuple(known))}. {what}")
+                        what = (
+                            f"Columns measured so far: {', '.join(known)}."
+                            if known
+                            else "No step before it measures anything."
+                        )
+                        self.problem(
+                            place, f"'{name}' is measured by no step before it{nearest(name, tuple(known))}. {what}"
+                        )
                 self._check_expression(place, block.expression)
                 continue
             for rule in block.rules():
@@ -554,17 +623,25 @@ class _Loader:
         if dedup is not None:
             for name in dedup.keep.order:
                 if name not in names:
-                    self.problem(("dedup", "keep", "order"), f"names '{name}', which is no source{_nearest(name, names)}.")
+                    self.problem(
+                        ("dedup", "keep", "order"), f"names '{name}', which is no source{nearest(name, names)}."
+                    )
         self._check_weights(names)
         if mixture is not None:
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
             for name in caps:
                 if name not in (*names, "*"):
-                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{_nearest(name, names)}.")
+                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{nearest(name, names)}.")
             if "tokenizer" not in self.tree.value:
-                self.problem(("mixture",), "counts tokens, so it needs `tokenizer`, such as tokenizer: {train: {vocab_size: 4096}}.")
+                self.problem(
+                    ("mixture",),
+                    "counts tokens, so it needs `tokenizer`, such as tokenizer: {train: {vocab_size: 4096}}.",
+                )
         if sections["train"] is not None and "mixture" not in self.tree.value:
-            self.problem(("train",), "trains on a mixture, so it needs `mixture`, such as mixture: {weights: {web: 1}, tokens: 1M}.")
+            self.problem(
+                ("train",),
+                "trains on a mixture, so it needs `mixture`, such as mixture: {weights: {web: 1}, tokens: 1M}.",
+            )
         decontaminate = sections["decontaminate"]
         for path in decontaminate.benchmarks if decontaminate is not None else ():
             try:
@@ -573,13 +650,15 @@ class _Loader:
                 self.problem(("decontaminate", "benchmarks"), str(error))
         del sources
 
-
     def _check_weights(self, names: tuple[str, ...]) -> None:
         written = self.tree.value.get("mixture")
         weights = written.get("weights") if isinstance(written, Mapping) else None
         for name in weights if isinstance(weights, Mapping) else ():
             if name not in names:
-                self.problem(("mixture", "weights", name), f"'{name}' is no source{_nearest(name, names)}. Sources: {', '.join(names)}.")
+                self.problem(
+                    ("mixture", "weights", name),
+                    f"'{name}' is no source{nearest(name, names)}. Sources: {', '.join(names)}.",
+                )
 
 
 def expression_columns(expression: str) -> tuple[str, ...]:
@@ -590,57 +669,3 @@ def expression_columns(expression: str) -> tuple[str, ...]:
         if match[1] is None and match[0].lower() not in _SQL_WORDS:
             found[match[0]] = None
     return tuple(found)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean '{near[0]}'"
-    elsewhere = difflib.get_close_matches(name, _ELSEWHERE, n=1, cutoff=0.7)
-    if elsewhere and _ELSEWHERE[elsewhere[0]] in known:
-        return f"; what other tools call '{elsewhere[0]}' is '{_ELSEWHERE[elsewhere[0]]}' here"
-    return ""
-
-
-def _fields(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(model.model_fields)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in typing.get_args(annotation) for model in _models_in(inner)]
-
-
-def _model_at(model: type[BaseModel], location: Key) -> type[BaseModel] | None:
-    """Return the settings class at a path inside another one."""
-    current = model
-    for part in location:
-        info = current.model_fields.get(str(part))
-        if info is None:
-            continue
-        inner = _models_in(info.annotation)
-        if not inner:
-            return None
-        current = inner[0]
-    return current
-
-
-def _real_location(model: type[BaseModel], location: Key) -> Key:
-    """Drop the parts of a pydantic location that name no key of the recipe (members of a union, tuple positions stay)."""
-    kept: list[str | int] = []
-    current: type[BaseModel] | None = model
-    inside_value = False
-    for part in location:
-        if isinstance(part, int):
-            kept.append(part)
-        elif current is not None and part in current.model_fields:
-            kept.append(part)
-            inner = _models_in(current.model_fields[part].annotation)
-            current, inside_value = (inner[0], False) if inner else (None, True)
-        elif current is not None and not inside_value and not re.search(r"[\[\]()]|^(str|int|float|bool|literal|function)", part):
-            kept.append(part)
-        elif inside_value and re.match(r"[A-Za-z0-9_.\-*]+\Z", part) and part not in ("str", "int", "float", "bool"):
-            kept.append(part)
-    return tuple(kept)

@@ -29,7 +29,14 @@ _FLOPS_PER_SECOND = {"one CPU core": 4e10, "one H100": 4e14}
 
 # What the run folder may hold, by the phase that writes it: results of phases that this run does not reach are cleared.
 _FOLDERS = ("extracted", "measurements", "decisions", "edits", "documents", "tokenizer", "tokens")
-_FILES = ("duplicates.parquet", "contamination.parquet", "quarantine.parquet", "mixture.json", "report.html", "report.json")
+_FILES = (
+    "duplicates.parquet",
+    "contamination.parquet",
+    "quarantine.parquet",
+    "mixture.json",
+    "report.html",
+    "report.json",
+)
 
 
 def default_cache() -> Path:
@@ -256,7 +263,11 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
     if before is not None and before != text:
         import difflib
 
-        changed = [line for line in difflib.unified_diff(before.splitlines(), text.splitlines(), lineterm="", n=0) if line[:1] in "+-"]
+        changed = [
+            line
+            for line in difflib.unified_diff(before.splitlines(), text.splitlines(), lineterm="", n=0)
+            if line[:1] in "+-"
+        ]
         shown = "\n".join(f"    {line}" for line in changed[2:22])
         progress.note(f"{folder} holds the run of another recipe; it is replaced. What differs:\n{shown}")
     (folder / "manifest.json").unlink(missing_ok=True)  # until the end, the folder is no finished run
@@ -302,7 +313,9 @@ def _timed(account: Any, phase: str, progress: Progress) -> Iterator[list[str]]:
 def _finish(curation: Any, account: Any, workers: int, memory: int) -> dict[str, Any]:
     recipe = curation.recipe
     account.check()
-    manifest: dict[str, Any] = account.manifest(recipe=recipe.name, seed=recipe.seed, inputs=curation.inputs, version=__version__)
+    manifest: dict[str, Any] = account.manifest(
+        recipe=recipe.name, seed=recipe.seed, inputs=curation.inputs, version=__version__
+    )
     write_json(curation.output / "timings.json", account.timings(workers=workers, memory=memory))
     write_json(curation.output / "manifest.json", manifest)
     return manifest
@@ -341,7 +354,9 @@ def locked(output: Path) -> Iterator[None]:
         output.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise CurateError(f"{output}: the run folder cannot be written: {error.strerror}. Choose another --output.") from error
+        raise CurateError(
+            f"{output}: the run folder cannot be written: {error.strerror}. Choose another --output."
+        ) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,6 +7,7 @@ gives numbers, rules compare numbers with bounds. Only the pipeline removes rows
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
@@ -51,6 +52,7 @@ class Stage(Settings):
 class Source(Stage):
     """A reader: one input file to RAW batches (see `curate.document`)."""
 
+    @abstractmethod
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
         """Yield the file's records in order, as RAW batches of bounded size.
 
@@ -61,15 +63,22 @@ class Source(Stage):
         A damaged record becomes a row with `rule` set; reading goes on behind it wherever that is possible.
         Nothing that was met is left out silently.
         """
-        raise TypeError(f"{type(self).__name__} cannot read {name}: a source must define read()")
 
 
 class Extractor(Stage):
     """Content bytes to main text. Rows with `content` null pass through unchanged."""
 
+    @abstractmethod
     def extract(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return columns `text` (large_string, null where nothing was found), `language` and `metadata`, same rows."""
-        raise TypeError(f"{type(self).__name__} must define extract()")
+
+
+class Repair(Stage):
+    """Text to repaired text: encoding accidents undone, nothing else changed."""
+
+    @abstractmethod
+    def repair(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns `text` (large_string) and `repairs` (list of string: what was done), same rows."""
 
 
 class Step(Stage):
@@ -87,13 +96,13 @@ class Step(Stage):
 
     at: Literal["here", "collect"] = "here"
 
+    @abstractmethod
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of `adds`, after a column `text` if the step rewrites: same rows, same order.
 
         The answer for a row depends on that row alone. Raise ValueError for a row that cannot be handled: the pipeline
         replays the batch row by row and removes that row as `<block>.error`.
         """
-        raise TypeError(f"{type(self).__name__} must define apply()")
 
     def rules(self, block: str) -> tuple[Rule, ...]:
         """Return the rules of the block named `block`; the first that fires, in this order, is the reason."""
@@ -146,7 +155,9 @@ def bound_for(bound: Bound, label: str | None) -> float | None:
 def canonical(value: Any) -> Any:
     """Return settings as plain JSON values, for cache keys and for the resolved recipe."""
     if isinstance(value, BaseModel):
-        return {"kind": type(value).__name__} | {name: canonical(getattr(value, name)) for name in type(value).model_fields}
+        return {"kind": type(value).__name__} | {
+            name: canonical(getattr(value, name)) for name in type(value).model_fields
+        }
     if isinstance(value, Mapping):
         return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

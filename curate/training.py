@@ -115,7 +115,12 @@ class Training:
             documents = [run.entry(key).files["documents.parquet"]["sha256"] for _, key in shards]
             seed = self.recipe.seed
             self.tokenizer = run.key(
-                "encode", tokenizer=stage_key(settings), training=stage_key(settings.training), documents=documents, weights=weights, seed=seed
+                "encode",
+                tokenizer=stage_key(settings),
+                training=stage_key(settings.training),
+                documents=documents,
+                weights=weights,
+                seed=seed,
             )
             arguments = (self.tokenizer, settings, shards, weights, seed)
             task = Task("encode", "", "tokenizer", (self.tokenizer,), train_tokenizer, arguments)
@@ -235,7 +240,9 @@ class Training:
             known = json.loads(stamp.read_text())["key"]
         if known != key and folder.exists():
             if any(folder.iterdir()):
-                self.curation.progress.note(f"  note: {folder} was trained with other settings or data; it is begun anew.")
+                self.curation.progress.note(
+                    f"  note: {folder} was trained with other settings or data; it is begun anew."
+                )
             shutil.rmtree(folder)
         if known != key:
             folder.mkdir(parents=True, exist_ok=True)

@@ -131,7 +131,9 @@ class _Builder:
                 continue
             name = str(name_node.value)
             if name in found:
-                message = f"the key '{name}' stands here twice (first in line {lines[name]}): a duplicate key. Keep one."
+                message = (
+                    f"the key '{name}' stands here twice (first in line {lines[name]}): a duplicate key. Keep one."
+                )
                 self.tree.problems.append(Problem(dotted((*key, name)), message, line, self.shown))
                 continue
             lines[name] = line
@@ -139,7 +141,7 @@ class _Builder:
             found[name] = self._value(value_node, (*key, name))
         return found
 
-    def _scalar(self, node: Node, key: Key) -> Any:
+    def _scalar(self, node: Any, key: Key) -> Any:
         text = str(node.value)
         if node.style in ("'", '"', "|", ">"):
             if node.tag != "tag:yaml.org,2002:str":
@@ -198,9 +200,7 @@ def merge(base: Tree, variant: Tree) -> Tree:
 
 
 def _copy(tree: Tree, places: dict[Key, tuple[str, int | None]], key: Key) -> None:
-    for known, place in tree.places.items():
-        if known[: len(key)] == key:
-            places[known] = place
+    places.update({known: place for known, place in tree.places.items() if known[: len(key)] == key})
 
 
 def override(tree: Tree, assignment: str) -> None:
@@ -216,7 +216,9 @@ def override(tree: Tree, assignment: str) -> None:
     parsed = parse(text, shown)
     tree.problems.extend(Problem(problem.key, problem.message, None, shown) for problem in parsed.problems)
     try:
-        tree.value = _assign(tree.value if tree.value is not None else {}, name.split("."), (), parsed.value, tree, shown)
+        tree.value = _assign(
+            tree.value if tree.value is not None else {}, name.split("."), (), parsed.value, tree, shown
+        )
     except ValueError as error:
         tree.problems.append(Problem(name, str(error), None, shown))
 

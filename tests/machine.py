@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-NOUNS = "barge lock toll miller harbour ledger canal timber grain weir keeper guild mayor hive plateau orchard market bridge".split()
-VERBS = "carried opened raised repaired counted visited measured sold described watched closed painted".split()
+NOUNS = tuple(
+    "barge lock toll miller harbour ledger canal timber grain weir keeper guild mayor hive plateau orchard market bridge".split()
+)
+VERBS = tuple("carried opened raised repaired counted visited measured sold described watched closed painted".split())
 
 
 def sentence(seed: int) -> str:
@@ -40,7 +42,9 @@ def corpus(folder: Path, *, files: int = 12, documents: int = 50, first: int = 0
         rows: list[dict[str, Any]] = [{"id": f"d{seed}", "text": prose(seed)} for seed in seeds]
         rows[3]["text"] = "Too short."
         rows[4]["text"] = rows[5]["text"]
-        rows[6]["text"] = rows[7]["text"].replace(sentence(1000 * (seeds[0] + 7)), "The copy has another first sentence that is with the others.")
+        rows[6]["text"] = rows[7]["text"].replace(
+            sentence(1000 * (seeds[0] + 7)), "The copy has another first sentence that is with the others."
+        )
         rows[8]["text"] = "  \n"
         if number:
             rows[9]["text"] = prose(first)  # the first document of the first file, again
@@ -82,7 +86,16 @@ def project(folder: Path, *, files: int = 12, documents: int = 50, recipe: str =
     corpus(folder / "in" / "one", files=files, documents=documents)
     corpus(folder / "in" / "two", files=max(1, files // 3), documents=documents, first=files * documents // 2)
     leaked = {"question": prose(20, 3).replace("\n", " "), "answer": "the miller"}
-    write_jsonl(folder / "in" / "benchmark.jsonl", [leaked, {"question": "Which of the towns upstream of the weir burned down in the winter of the flood?", "answer": "none"}])
+    write_jsonl(
+        folder / "in" / "benchmark.jsonl",
+        [
+            leaked,
+            {
+                "question": "Which of the towns upstream of the weir burned down in the winter of the flood?",
+                "answer": "none",
+            },
+        ],
+    )
     path = folder / "recipe.yaml"
     path.write_text(recipe)
     return path

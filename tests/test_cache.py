@@ -41,9 +41,13 @@ def test_a_result_is_found_again(cache: Cache) -> None:
 
 
 def test_a_failed_result_leaves_nothing(cache: Cache) -> None:
-    with pytest.raises(RuntimeError), cache.writing("ab" * 16) as output:
-        output.path("a.txt").write_text("half")
-        raise RuntimeError
+    def half() -> None:
+        with cache.writing("ab" * 16) as output:
+            output.path("a.txt").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
     assert cache.entry("ab" * 16) is None
     assert list(cache.temporary.iterdir()) == []
 

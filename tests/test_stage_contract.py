@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import inspect
 import io
 import json
 import multiprocessing
@@ -61,6 +62,7 @@ def concrete(base: type[Stage], method: str) -> list[type[Stage]]:
         kind
         for kind in below(base) - {base}
         if kind.__module__.startswith("curate.")
+        and not inspect.isabstract(kind)
         and not kind.__name__.startswith("_")
         and getattr(kind, method, None) is not getattr(base, method, None)
     ]

@@ -150,8 +150,8 @@ class LocalExecutor:
                 for connection in wait(list(busy)):
                     assert isinstance(connection, Connection)
                     worker = busy.pop(connection)
+                    assert worker.task is not None
                     task = worker.task
-                    assert task is not None
                     try:
                         answer = connection.recv()
                     except (EOFError, OSError):
@@ -164,7 +164,9 @@ class LocalExecutor:
                         self._fail(task, answer[1], answer[2])
                     lacking = task.missing(self._cache)
                     if lacking:
-                        raise StageError(task.source, task.phase, task.shard, f"results {lacking} were not written.", "Report it.")
+                        raise StageError(
+                            task.source, task.phase, task.shard, f"results {lacking} were not written.", "Report it."
+                        )
                     done(TaskDone(task, answer[1], answer[2]))
         finally:
             for worker in busy.values():
@@ -177,7 +179,11 @@ class LocalExecutor:
         if isinstance(error, OSError) and error.errno is not None:
             place = error.filename or task.shard
             raise StageError(
-                task.source, task.phase, str(place), f"{error.strerror}.", "Free or repair it and run again: what is finished stays."
+                task.source,
+                task.phase,
+                str(place),
+                f"{error.strerror}.",
+                "Free or repair it and run again: what is finished stays.",
             ) from error
         raise StageError(
             task.source,

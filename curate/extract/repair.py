@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from curate.stage import Stage
+from curate.stage import Repair
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Ftfy(Stage):
+class Ftfy(Repair):
     """Undo mojibake, drop controls and terminal codes, normalise to NFC, by ftfy with the defaults that rewrite off.
 
     What correct text is made of stays: CJK punctuation, full-width forms, typographic quotes, ligatures, joiners,

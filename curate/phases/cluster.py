@@ -69,20 +69,34 @@ def components(context: TaskContext, key: str, settings: Dedup, shards: Sequence
     files = [str(context.entry(shard.signatures).path("measurements.parquet")) for shard in shards]
     with context.writing(key) as output, context.scratch() as scratch:
         find_components(
-            files, str(output.path("components.parquet")), settings=settings, memory_bytes=context.memory, scratch=str(scratch)
+            files,
+            str(output.path("components.parquet")),
+            settings=settings,
+            memory_bytes=context.memory,
+            scratch=str(scratch),
         )
 
 
-def shingles(context: TaskContext, key: str, settings: Dedup, components_key: str, shard: ShardOfCorpus, documents: int) -> None:
+def shingles(
+    context: TaskContext, key: str, settings: Dedup, components_key: str, shard: ShardOfCorpus, documents: int
+) -> None:
     """Write shingles.parquet: what is compared, for the members of components in one shard."""
     path = context.entry(components_key).path("components.parquet")
     table = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
-    members = dict(zip(table["doc"].to_pylist(), zip(table["component"].to_pylist(), table["exact"].to_pylist(), strict=True), strict=True))
+    members = dict(
+        zip(
+            table["doc"].to_pylist(),
+            zip(table["component"].to_pylist(), table["exact"].to_pylist(), strict=True),
+            strict=True,
+        )
+    )
     with context.writing(key) as output:
         write_shingles(_members(context, shard, members), str(output.path("shingles.parquet")), settings=settings)
 
 
-def _members(context: TaskContext, shard: ShardOfCorpus, members: dict[int, tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+def _members(
+    context: TaskContext, shard: ShardOfCorpus, members: dict[int, tuple[int, int]]
+) -> Iterator[pa.RecordBatch]:
     """Yield the members' rows with their last revision's words, in document order."""
     if not members:
         return
@@ -140,7 +154,9 @@ def cluster_numbers(context: TaskContext, key: str | None, first: int, documents
     numbers = np.arange(first, first + documents)
     if key is not None:
         path = context.entry(key).path("clusters.parquet")
-        table = pq.read_table(path, columns=["doc", "cluster"], filters=[("doc", ">=", first), ("doc", "<", first + documents)])
+        table = pq.read_table(
+            path, columns=["doc", "cluster"], filters=[("doc", ">=", first), ("doc", "<", first + documents)]
+        )
         numbers[table["doc"].to_numpy() - first] = table["cluster"].to_numpy()
     return numbers
 
@@ -195,7 +211,13 @@ def choose(
         for number, shard in enumerate(shards):
             path = scratch / f"state-{number:05d}.parquet"
             documents = _write_state(context, shard, path)
-            balance(shard.source, "choose", "documents", context.entry(shard.extracted).counts["extracted"], {"seen": documents})
+            balance(
+                shard.source,
+                "choose",
+                "documents",
+                context.entry(shard.extracted).counts["extracted"],
+                {"seen": documents},
+            )
             states.append(str(path))
         output.counts |= choosing.choose(
             states,
@@ -227,7 +249,9 @@ def _split(context: TaskContext, path: Path, shards: Sequence[ShardOfCorpus], fo
                 file.write(batch.replace_schema_metadata(None))
         reasons = {
             row["id"]: f"{row['stage']}/{row['rule']}"
-            for row in pq.read_table(folder / f"choice-{number:05d}.parquet", columns=["id", "removed", "stage", "rule"]).to_pylist()
+            for row in pq.read_table(
+                folder / f"choice-{number:05d}.parquet", columns=["id", "removed", "stage", "rule"]
+            ).to_pylist()
             if row["removed"]
         }
         sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), reasons)

@@ -143,7 +143,7 @@ def _decide(
             choice = choices.get(name)
             if choice is not None and choice["removed"]:
                 similarity = choice["similarity"]
-                row = removal(
+                copied = removal(
                     name,
                     choice["stage"],
                     choice["rule"],
@@ -153,9 +153,9 @@ def _decide(
                     similarity=similarity,
                 )
                 if name in gone:
-                    gone[name]["also_fired"] = [*gone[name]["also_fired"], row["rule"]]
+                    gone[name]["also_fired"] = [*gone[name]["also_fired"], copied["rule"]]
                 else:
-                    gone[name] = row
+                    gone[name] = copied
         final = _final_text(context, settings, batch, gone, cuts, measured)
         keep = [row for row, name in enumerate(ids) if name not in gone]
         kept = final.take(pa.array(keep, pa.int64()))
@@ -188,7 +188,9 @@ def _final_text(
     some = batch.take(pa.array(alive, pa.int64()))
     for block in settings.blocks:
         if block.step.rewrites:
-            some = replace_text(some, apply_step(block.step, block.name, settings.source, block.stage_key, some, context)[1])
+            some = replace_text(
+                some, apply_step(block.step, block.name, settings.source, block.stage_key, some, context)[1]
+            )
     names = some["id"].to_pylist()
     if any(name in cuts for name in names):
         texts = [
@@ -224,12 +226,17 @@ def _curated(
 ) -> pa.RecordBatch:
     declared = kept["language"].to_pylist()
     columns = {
-        "language": pa.array([languages.get(name) or own for name, own in zip(kept["id"].to_pylist(), declared, strict=True)], pa.string()),
+        "language": pa.array(
+            [languages.get(name) or own for name, own in zip(kept["id"].to_pylist(), declared, strict=True)],
+            pa.string(),
+        ),
         "split": pa.array([choice["split"] if choice else "train" for choice in choices], pa.string()),
         "cluster_size": pa.array([choice["cluster_size"] if choice else 1 for choice in choices], pa.int32()),
         "source": pa.array([source] * kept.num_rows, pa.string()),
     }
-    return pa.RecordBatch.from_arrays([columns.get(name, kept[name] if name in kept.schema.names else None) for name in CURATED.names], schema=CURATED)
+    return pa.RecordBatch.from_arrays(
+        [columns.get(name, kept[name] if name in kept.schema.names else None) for name in CURATED.names], schema=CURATED
+    )
 
 
 def _early(context: TaskContext, settings: Collected, ledger: SourceLedger) -> Iterator[dict[str, Any]]:
@@ -241,7 +248,9 @@ def _early(context: TaskContext, settings: Collected, ledger: SourceLedger) -> I
         yield _decision(row["id"], row, row["url"], row["path"], row["offset"])
 
 
-def _decision(document: str, record: Mapping[str, Any] | None, url: str | None, path: str, offset: int) -> dict[str, Any]:
+def _decision(
+    document: str, record: Mapping[str, Any] | None, url: str | None, path: str, offset: int
+) -> dict[str, Any]:
     empty: dict[str, Any] = dict.fromkeys(REMOVED.names)
     chosen = {name: record[name] for name in REMOVED.names} if record is not None else empty | {"also_fired": []}
     return chosen | {"id": document, "kept": record is None, "url": url, "path": path, "offset": offset}

@@ -51,7 +51,7 @@ def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str
         columns |= own  # a later block of the same measure is what `where` sees
         for rule in block.rules:
             result = evaluate(rule, columns | own, len(ids))
-            for row in np.flatnonzero(result.mask):
+            for row in np.flatnonzero(result.mask).tolist():
                 fired[row].append((result, rule.name, result.values[row]))
     reasons: dict[str, str] = {}
     with context.writing(key) as output:

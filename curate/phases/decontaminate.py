@@ -101,16 +101,16 @@ def decide_shard(
             pq.write_table(table, output.path(f"{name}.parquet"), compression="zstd")
         newly = {
             name: f"decontaminate/{rule}"
-            for name, rule in zip(decisions.removed["id"].to_pylist(), decisions.removed["rule"].to_pylist(), strict=True)
+            for name, rule in zip(
+                decisions.removed["id"].to_pylist(), decisions.removed["rule"].to_pylist(), strict=True
+            )
             if name not in before
         }
         sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), newly)
         output.counts |= {"removed": dict(sorted(Counter(newly.values()).items())), "bytes": sizes}
 
 
-def summary(
-    context: TaskContext, key: str, index_key: str, common_key: str, decided: Sequence[str]
-) -> None:
+def summary(context: TaskContext, key: str, index_key: str, common_key: str, decided: Sequence[str]) -> None:
     """Write contamination.parquet of the whole corpus and summary.json for the report."""
     loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)

@@ -18,7 +18,7 @@ from curate.inputs import InputFile, fetch, open_input
 from curate.ledger import balance
 from curate.pipeline import SIZES, Call, Failure, ParquetFile, guarded, removal, replace_text, rows_written, text_bytes
 from curate.plan import TaskContext
-from curate.stage import Extractor, Source, Stage
+from curate.stage import Extractor, Repair, Source
 from curate.text.hashing import choice_hash, document_id
 
 _VISIBLE = r"[^\s\p{Z}\p{C}\p{M}]|\p{Co}"  # anything but white space, controls, format characters and lone marks
@@ -42,7 +42,7 @@ class ExtractSettings:
     reader: Source
     gate: Gate
     extractor: Extractor | None
-    repair: Stage | None
+    repair: Repair | None
     extractor_key: str
     repair_key: str
     limit: int | None
@@ -121,7 +121,7 @@ def _process(
     Returns:
         Rows of EXTRACTED, and rows of REMOVED_EARLY; together they are the documents of the batch.
     """
-    batch = _documents(settings, batch, counts)
+    batch = _documents(batch, counts)
     ids = [
         document_id(settings.source, file.pattern, file.path, offset, part)
         for offset, part in zip(batch["offset"].to_pylist(), batch["part"].to_pylist(), strict=True)
@@ -157,12 +157,12 @@ def _process(
         "path": pa.array([file.path] * len(rows), pa.string()),
     }
     arrays = [columns[name] if name in columns else kept[name] for name in EXTRACTED.names]
-    return pa.RecordBatch.from_arrays([array.cast(want.type) for array, want in zip(arrays, EXTRACTED, strict=True)], schema=EXTRACTED), [
-        bad[row] for row in sorted(bad)
-    ]
+    return pa.RecordBatch.from_arrays(
+        [array.cast(want.type) for array, want in zip(arrays, EXTRACTED, strict=True)], schema=EXTRACTED
+    ), [bad[row] for row in sorted(bad)]
 
 
-def _documents(settings: ExtractSettings, batch: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
+def _documents(batch: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
     """Count what never is a document and leave it out."""
     rules = batch["rule"].to_pylist()
     skipped = [rule is not None and rule.startswith("skipped.") for rule in rules]
@@ -196,7 +196,9 @@ def _texts(
     batch = batch.set_column(batch.schema.get_field_index("language"), "language", batch["language"].cast(pa.string()))
     if settings.extractor is not None and rows:
         some = batch.take(pa.array(rows, pa.int64()))
-        schema = pa.schema([("text", pa.large_string()), ("language", pa.large_string()), ("metadata", pa.large_string())])
+        schema = pa.schema(
+            [("text", pa.large_string()), ("language", pa.large_string()), ("metadata", pa.large_string())]
+        )
         call = Call(settings.source, "extract", settings.extractor_key, settings.extractor.extract, schema)
         result, failures = guarded(call, some, [ids[row] for row in rows], context)
         _note_failures("extract", rows, ids, failures, bad)
@@ -207,7 +209,7 @@ def _texts(
     if settings.repair is not None and rows:
         some = batch.take(pa.array(rows, pa.int64()))
         schema = pa.schema([("text", pa.large_string()), ("repairs", pa.list_(pa.string()))])
-        call = Call(settings.source, "repair", settings.repair_key, settings.repair.repair, schema)  # type: ignore[attr-defined]
+        call = Call(settings.source, "repair", settings.repair_key, settings.repair.repair, schema)
         result, failures = guarded(call, some, [ids[row] for row in rows], context)
         _note_failures("repair", rows, ids, failures, bad)
         batch = _put(batch, "text", rows, result["text"])
@@ -217,7 +219,9 @@ def _texts(
             counts.repairs.update(made or ())
             if made:
                 metadata[row] = json.dumps(json.loads(metadata[row] or "{}") | {"repairs": made}, ensure_ascii=False)
-        batch = batch.set_column(batch.schema.get_field_index("metadata"), "metadata", pa.array(metadata, pa.large_string()))
+        batch = batch.set_column(
+            batch.schema.get_field_index("metadata"), "metadata", pa.array(metadata, pa.large_string())
+        )
         _note_empty(batch, ids, bad)
     return replace_text(batch, batch["text"].cast(pa.large_string()))
 

@@ -74,13 +74,24 @@ def measure_shard(
     extracted = context.entry(extracted_key)
     path = extracted.path("extracted.parquet")
     wanted = [block for block in blocks if block.key in context.missing]
-    wanted_last = [(measure, measure.prepare(context, measure.stage, measure.argument)) for measure in last if measure.key in context.missing]
-    until = len(blocks) if wanted_last else max((index + 1 for index, block in enumerate(blocks) if block in wanted), default=0)
+    wanted_last = [
+        (measure, measure.prepare(context, measure.stage, measure.argument))
+        for measure in last
+        if measure.key in context.missing
+    ]
+    until = (
+        len(blocks)
+        if wanted_last
+        else max((index + 1 for index, block in enumerate(blocks) if block in wanted), default=0)
+    )
     with contextlib.ExitStack() as stack:
-        files = {}
+        files: dict[str, ParquetFile] = {}
+        names = {block.key: block.name for block in blocks} | {measure.key: measure.name for measure in last}
         for block in wanted:
             output = stack.enter_context(context.writing(block.key))
-            files[block.key] = stack.enter_context(ParquetFile(output.path("measurements.parquet"), block_schema(block.step)))
+            files[block.key] = stack.enter_context(
+                ParquetFile(output.path("measurements.parquet"), block_schema(block.step))
+            )
         for measure, _ in wanted_last:
             output = stack.enter_context(context.writing(measure.key))
             schema = pa.schema([pa.field("id", pa.string(), nullable=False), *measure.schema])
@@ -103,8 +114,7 @@ def measure_shard(
                 files[measure.key].write(pa.RecordBatch.from_arrays(arrays, names=["id", *measure.schema.names]))
         for key, file in files.items():
             file.finish()
-            name = next((one.name for one in (*blocks, *last) if one.key == key), "")
-            balance(source, name, "documents", rows, {"measured": rows_written(file.path)})
+            balance(source, names[key], "documents", rows, {"measured": rows_written(file.path)})
         balance(source, "measure", "documents", extracted.counts["extracted"], {"measured": rows})
 
 
@@ -116,7 +126,9 @@ def block_schema(step: Step) -> pa.Schema:
     return pa.schema([*fields, pa.field("failure", pa.string()), pa.field("failure_message", pa.large_string())])
 
 
-def _row_batch(step: Step, ids: pa.Array, result: pa.RecordBatch, text: pa.Array, failures: dict[int, Failure]) -> pa.RecordBatch:
+def _row_batch(
+    step: Step, ids: pa.Array, result: pa.RecordBatch, text: pa.Array, failures: dict[int, Failure]
+) -> pa.RecordBatch:
     arrays = [ids, *result.columns]
     if step.rewrites:
         arrays.append(pa.array(text_bytes(text)))

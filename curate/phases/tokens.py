@@ -71,9 +71,13 @@ def _draw(
     for source, collected in shards:
         path = context.entry(collected).path("documents.parquet")
         for batch in read_batches(path, ["id", "split", "text"]):
-            for name, split, text in zip(*(batch[column].to_pylist() for column in ("id", "split", "text")), strict=True):
+            for name, split, text in zip(
+                *(batch[column].to_pylist() for column in ("id", "split", "text")), strict=True
+            ):
                 if split == "train":
-                    candidates.setdefault(source, []).append((choice_hash(seed, name, "tokenizer"), name, len(text.encode())))
+                    candidates.setdefault(source, []).append(
+                        (choice_hash(seed, name, "tokenizer"), name, len(text.encode()))
+                    )
     chosen: dict[str, tuple[str, int]] = {}
     for source, documents in candidates.items():
         left = budgets[source]
@@ -85,7 +89,9 @@ def _draw(
     return chosen
 
 
-def _texts(context: TaskContext, shards: Sequence[tuple[str, str]], chosen: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+def _texts(
+    context: TaskContext, shards: Sequence[tuple[str, str]], chosen: Mapping[str, tuple[str, int]]
+) -> Iterator[str]:
     for _, collected in shards:
         for batch in read_batches(context.entry(collected).path("documents.parquet"), ["id", "text"]):
             for name, text in zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True):
@@ -139,7 +145,9 @@ def arrange_source(
 ) -> None:
     """Write the token shards of one source, both splits, and their manifest.json."""
     tokenizer = _tokenizer(context, tokenizer_key, settings)
-    shards = [EncodedShard(_file(context, one, "tokens.bin"), _file(context, one, "documents.parquet")) for one in encoded]
+    shards = [
+        EncodedShard(_file(context, one, "tokens.bin"), _file(context, one, "documents.parquet")) for one in encoded
+    ]
     with context.writing(key) as output, context.scratch() as scratch:
         infos: list[ShardInfo] = []
         for split in SPLITS:

@@ -29,7 +29,7 @@ def documents(seed: int, count: int, length: int) -> list[np.ndarray[Any, np.dty
     for _ in range(count):
         ids = [int(random.integers(3, VOCAB))]
         for _ in range(length - 1):
-            follows = 3 + (ids[-1] * 7 + seed) % (VOCAB - 3)
+            follows = 3 + (ids[-1] * 7 + 1) % (VOCAB - 3)
             ids.append(follows if random.random() < 0.9 else int(random.integers(3, VOCAB)))
         result.append(np.array(ids))
     return result
@@ -50,9 +50,7 @@ def write_source(
             for number, tokens in enumerate(parts):
                 writer.add(f"{folder.name}-{split}-{number}", 3 * len(tokens), tokens)
             shards += writer.close()
-    write_manifest(
-        folder, dtype="uint16", vocab_size=vocab_size, eos_id=EOS, tokenizer_sha256=tokenizer, shards=shards
-    )
+    write_manifest(folder, dtype="uint16", vocab_size=vocab_size, eos_id=EOS, tokenizer_sha256=tokenizer, shards=shards)
 
 
 def write_mixture(path: Path, window: int, sources: Mapping[str, tuple[int, int]], *, block: int = 1024) -> None:

@@ -113,7 +113,7 @@ def test_equal_states_give_equal_bytes(tmp_path):
 
 def test_tensors_are_not_executable(tmp_path):
     for file in save(tmp_path, 1).iterdir():
-        assert b"\x80\x04" != file.read_bytes()[:2]  # the mark of pickle
+        assert file.read_bytes()[:2] != b"\x80\x04"  # the mark of pickle
         assert not file.read_bytes().startswith(b"PK")  # torch.save
 
 

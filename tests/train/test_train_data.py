@@ -188,9 +188,7 @@ def test_a_short_validation_split_is_skipped_and_said(tmp_path, length, kept):
     data = open_data(*place, settings(context=64))
     assert ("web" in data.validation) is kept
     if not kept:
-        assert data.skipped["web"] == (
-            "the validation split has 63 tokens, less than one window of 64: not evaluated"
-        )
+        assert data.skipped["web"] == ("the validation split has 63 tokens, less than one window of 64: not evaluated")
 
 
 def test_ten_validation_tokens_under_a_context_of_64(tmp_path):

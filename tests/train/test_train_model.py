@@ -8,7 +8,16 @@ import torch
 from torch.nn import functional
 
 from train.config import PRESETS
-from train.model import IGNORED, Attention, Decoder, flops_per_token, padded_vocab_size, rotary_tables, rotate, summed_nats
+from train.model import (
+    IGNORED,
+    Attention,
+    Decoder,
+    flops_per_token,
+    padded_vocab_size,
+    rotary_tables,
+    rotate,
+    summed_nats,
+)
 
 TINY = dataclasses.replace(
     PRESETS["demo-1m"], layers=2, dim=16, heads=4, kv_heads=2, ffn_dim=24, context=12, qk_norm=True, tied=False
@@ -141,7 +150,9 @@ def test_chunked_loss_and_gradients_are_those_of_cross_entropy(chunk):
 
 def test_chunked_loss_needs_no_gradient():
     with torch.no_grad():
-        assert not summed_nats(torch.ones(1, 2, 4), torch.ones(5, 4), torch.zeros(1, 2, dtype=torch.int64)).requires_grad
+        assert not summed_nats(
+            torch.ones(1, 2, 4), torch.ones(5, 4), torch.zeros(1, 2, dtype=torch.int64)
+        ).requires_grad
 
 
 def test_bfloat16_is_close_to_float32():
@@ -159,6 +170,22 @@ def test_bfloat16_is_close_to_float32():
     assert rounded == pytest.approx(exact, rel=2e-3)  # 8 bits of mantissa
     assert rounded_grad.dtype == torch.float32
     assert torch.nn.functional.cosine_similarity(exact_grad.flatten(), rounded_grad.flatten(), dim=0) > 0.99
+
+
+def test_the_decoder_compiles_to_one_graph():
+    model = tiny()
+    inputs, targets = tokens(), tokens(seed=4)
+    compiled = torch.compile(
+        model, fullgraph=True, dynamic=False, backend="aot_eager"
+    )  # no C++: see the slow test of the loop
+    grads = []
+    for hidden_of in (model, compiled):
+        model.zero_grad()
+        nats = summed_nats(hidden_of(inputs), model.head_weight, targets)
+        nats.backward()
+        grads.append((nats.detach(), *(parameter.grad.clone() for parameter in model.parameters())))
+    for plain, graph in zip(*grads, strict=True):
+        assert torch.allclose(plain, graph, atol=1e-5)
 
 
 @pytest.mark.parametrize(("size", "padded"), [(1, 64), (63, 64), (64, 64), (65, 128), (50_257, 50_304)])

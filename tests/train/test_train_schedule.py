@@ -55,9 +55,7 @@ def test_every_update_learns():
 @pytest.mark.parametrize("step", [-1, 10])
 def test_a_step_outside_of_the_run_is_refused(step):
     with pytest.raises(ValueError, match=r"\[0, 10\)"):
-        learning_rate(
-            step, num_steps=10, warmup_steps=0, peak=1, schedule="cosine", min_ratio=0, decay_fraction=0.1
-        )
+        learning_rate(step, num_steps=10, warmup_steps=0, peak=1, schedule="cosine", min_ratio=0, decay_fraction=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from conftest import documents, write_mixture, write_source
+
+from train import checkpoint, loop, metrics
+from train.config import ConfigError, TrainError, load
+from train.data import TrainingData
+
+
+def train(config):
+    return loop.run(load(config))
+
+
+def files(config):
+    return {name: (config.parent / name).read_bytes() for name in ("metrics.jsonl", "summary.json")}
+
+
+def weights(config, step):
+    return checkpoint.load(config.parent / "checkpoints" / f"step_{step:08d}").tensors
+
+
+def same(first, second):
+    return all(torch.equal(first[group][name], second[group][name]) for group in first for name in first[group])
+
+
+def test_a_run_writes_what_the_contract_says(make_folder):
+    config = make_folder(steps=25).config("a")
+    given = config.read_bytes()
+    assert train(config) == 0
+    assert config.read_bytes() == given
+    training, validation = metrics.read(config.parent / "metrics.jsonl")
+    assert [line["step"] for line in training] == list(range(1, 26))
+    assert [line["tokens"] for line in training] == [32 * step for step in range(1, 26)]
+    assert [line["step"] for line in validation] == [0, 10, 20, 25]
+    assert all(set(line["validation"]) == {"books", "web"} and "loss" not in line for line in validation)
+    summary = json.loads((config.parent / "summary.json").read_text())
+    assert summary["completed"] is True
+    assert (summary["steps"], summary["tokens"], summary["preset"], summary["seed"]) == (25, 800, "demo-1m", 0)
+    # Vocabulary 60, padded to 64; tied. q 256, k and v 128 each, out 256; three of 16 x 32; norms 2 x 16 and 16.
+    assert summary["parameters"] == 64 * 16 + 768 + 1536 + 48
+    assert (summary["first_loss"], summary["last_loss"]) == (training[0]["loss"], training[-1]["loss"])
+    assert summary["validation"] == validation[-1]["validation"]
+    assert (summary["precision"], summary["device"], summary["compile"]) == ("float32", "cpu", False)
+    assert sum(source["windows"] for source in summary["sources"].values()) == 100
+    resolved = json.loads((config.parent / "resolved.json").read_text())["identity"]
+    assert (resolved["steps"], resolved["warmup_steps"], resolved["padded_vocab_size"]) == (25, 2, 64)
+    assert sorted(path.name for path in (config.parent / "checkpoints").iterdir()) == ["step_00000020", "step_00000025"]
+
+
+def test_two_runs_give_the_same_bytes(make_folder):
+    folder = make_folder(steps=12)
+    first, second, other = folder.config("a"), folder.config("b"), folder.config("c", seed=1)
+    for config in (first, second, other):
+        assert train(config) == 0
+    assert files(first) == files(second)
+    assert files(first)["metrics.jsonl"] != files(other)["metrics.jsonl"]
+
+
+def test_a_tiny_model_overfits(make_folder):
+    config = make_folder(steps=300).config("a", lr=0.02, log_every=50, eval_every=300)
+    assert train(config) == 0
+    training, validation = metrics.read(config.parent / "metrics.jsonl")
+    assert training[0]["loss"] == pytest.approx(4.16, abs=0.05)  # ln 64: knows nothing
+    # A target follows from the one before with probability 0.9: about 1 nat is left, where a unigram model keeps 4.
+    assert training[-1]["loss"] < 1.8
+    assert validation[-1]["validation"]["web"]["loss"] < validation[0]["validation"]["web"]["loss"] - 1.5
+
+
+def test_a_finished_run_is_left_as_it_is(make_folder, capsys):
+    config = make_folder(steps=12).config("a")
+    assert train(config) == 0
+    before = {path: path.stat().st_mtime_ns for path in config.parent.rglob("*")}
+    assert train(config) == 0
+    assert {path: path.stat().st_mtime_ns for path in config.parent.rglob("*")} == before
+    assert "complete; nothing to do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3])
+def test_accumulation_changes_nothing_but_rounding(make_folder, micro_batch):
+    folder = make_folder(steps=12)
+    whole, parts = folder.config("whole", micro_batch=4), folder.config("parts", micro_batch=micro_batch)
+    assert train(whole) == train(parts) == 0
+    for one, other in zip(*(metrics.read(c.parent / "metrics.jsonl")[0] for c in (whole, parts)), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
+
+
+def test_windows_longer_than_the_context_are_split(make_folder):
+    folder = make_folder(steps=6, window=32)
+    config = folder.config("a", batch_windows=2, micro_batch=3)
+    assert train(config) == 0
+    assert json.loads((config.parent / "summary.json").read_text())["tokens"] == 12 * 2 * 32
+
+
+def test_a_time_limit_saves_and_asks_to_be_started_again(make_folder):
+    folder = make_folder(steps=15)
+    straight, limited = folder.config("straight", log_every=4), folder.config("limited", log_every=4, max_minutes=0)
+    assert train(straight) == 0
+    codes = [train(limited) for _ in range(15)]
+    assert codes == [85] * 14 + [0]  # one step each; the mean loss since the last line survives
+    assert files(straight) == files(limited)
+    assert same(weights(straight, 15), weights(limited, 15))
+
+
+def test_a_stop_between_records_and_evaluations_leaves_no_trace(make_folder):
+    folder = make_folder(steps=23)
+    options = {"log_every": 5, "eval_every": 7, "save_every": 6}
+    straight, stopped = folder.config("straight", **options), folder.config("stopped", **options)
+    assert train(straight) == 0
+    for _ in range(3):  # two steps, of which the second is lost with its checkpoint
+        config = folder.config("stopped", max_minutes=0, **options)
+        assert train(config) == train(config) == 85
+        newest = max((config.parent / "checkpoints").glob("step_????????"))
+        (newest / "model.safetensors").write_bytes(b"")
+    folder.config("stopped", **options)
+    assert train(stopped) == 0
+    assert files(straight) == files(stopped)
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(make_folder, capsys):
+    # train-004
+    folder = make_folder(steps=40)
+    straight, config = folder.config("straight"), folder.config("damaged", keep_last=3)
+    assert train(straight) == 0
+    stop_at(config, 30)
+    damaged = config.parent / "checkpoints" / "step_00000030" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    capsys.readouterr()
+    assert train(config) == 0
+    said = capsys.readouterr().err
+    assert "step_00000030/model.safetensors" in said
+    assert "resuming from step_00000020" in said
+    assert files(straight)["metrics.jsonl"] == files(config)["metrics.jsonl"]
+
+
+def stop_at(config, step):
+    """Train until `step` is done, then stop as if killed."""
+
+    class Killed(Exception):
+        pass
+
+    real = loop._save
+
+    def save_and_die(job, state, *rest):
+        real(job, state, *rest)
+        if state.step >= step:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_save", save_and_die)
+        with pytest.raises(Killed):
+            train(config)
+
+
+@pytest.mark.parametrize("log_every", [1, 4])
+def test_a_loss_that_is_no_number_stops_the_run(make_folder, monkeypatch, log_every):
+    # train-005: NaN at step 25, checkpoints every 10, 40 steps.
+    config = make_folder(steps=40).config("a", log_every=log_every)
+    real, calls = loop.model.summed_nats, []
+
+    def poisoned(hidden, weight, targets):
+        if hidden.requires_grad:
+            calls.append(1)
+        return real(hidden, weight, targets) * (float("nan") if len(calls) == 25 and hidden.requires_grad else 1.0)
+
+    monkeypatch.setattr(loop.model, "summed_nats", poisoned)
+    with pytest.raises(TrainError, match="step 25: the loss is nan") as caught:
+        train(config)
+    assert caught.value.exit_code == 1
+    assert not (config.parent / "summary.json").exists()
+    saved = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail)
+    assert saved.step == 20
+    assert all(value.isfinite().all() for value in saved.tensors["model"].values())
+    assert "NaN" not in (config.parent / "metrics.jsonl").read_text()
+    monkeypatch.undo()
+    assert train(config) == 0  # and goes on from there
+
+
+def test_weights_that_are_not_finite_are_never_saved(make_folder, monkeypatch):
+    config = make_folder(steps=20).config("a")
+    real = loop.optimizer.set_learning_rate
+    monkeypatch.setattr(loop.optimizer, "set_learning_rate", lambda adamw, rate: real(adamw, float("inf")))
+    with pytest.raises(TrainError, match="not finite|is nan|diverged"):
+        train(config)
+    assert checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail) is None
+
+
+def test_changed_data_is_refused_with_the_shards(make_folder):
+    folder = make_folder(steps=12)
+    config = folder.config("a", max_minutes=0)
+    assert train(config) == 85
+    train_part = documents(1, 40, 30)
+    train_part[3] = train_part[3][::-1].copy()
+    write_source(folder.root / "tokens" / "web", train_part, documents(11, 4, 25))
+    with pytest.raises(TrainError, match=r"has changed since: tokens/web/train-00000\.bin\."):
+        train(config)
+    shutil.rmtree(config.parent / "checkpoints")
+    assert train(config) == 85  # without a checkpoint there is nothing to contradict
+
+
+def test_a_changed_mixture_is_refused(make_folder):
+    folder = make_folder(steps=12)
+    config = folder.config("a")
+    assert train(config) == 0
+    content = json.loads((folder.root / "mixture.json").read_text())
+    content["seed"] += 1
+    (folder.root / "mixture.json").write_text(json.dumps(content))
+    with pytest.raises(TrainError, match=r"has changed since: mixture\.json\."):
+        train(config)
+
+
+def test_changed_settings_are_refused_with_both_values(make_folder):
+    folder = make_folder(steps=12)
+    assert train(folder.config("a", max_minutes=0)) == 85
+    with pytest.raises(ConfigError, match=r"lr was 0\.01, is 0\.02; seed was 0, is 1"):
+        train(folder.config("a", lr=0.02, seed=1))
+    assert train(folder.config("a", max_minutes=None, save_every=5, keep_last=1, micro_batch=2)) == 0
+
+
+def test_an_id_outside_of_the_vocabulary_stops_the_run_before_the_first_step(make_folder):
+    # train-007, through the run
+    folder = make_folder(steps=12)
+    shard = folder.root / "tokens" / "web" / "train-00000.bin"
+    data = bytearray(shard.read_bytes())
+    data[20:22] = (512).to_bytes(2, "little")
+    shard.write_bytes(data)
+    config = folder.config("a")
+    with pytest.raises(Exception, match=r"train-00000\.bin.*512"):
+        train(config)
+    assert not (config.parent / "metrics.jsonl").exists()
+
+
+def test_a_validation_split_shorter_than_a_window_is_skipped_and_said(make_folder, capsys):
+    # train-008
+    folder = make_folder(steps=12)
+    for seed, name in enumerate(("books", "web")):
+        write_source(folder.root / "tokens" / name, documents(seed, 40, 30), documents(9, 1, 5))
+    config = folder.config("a", eval_every=5)
+    assert train(config) == 0
+    assert "the validation split has 6 tokens, less than one window of 8" in capsys.readouterr().err
+    summary = json.loads((config.parent / "summary.json").read_text())
+    assert summary["validation"] == {}
+    assert set(summary["validation_skipped"]) == {"books", "web"}
+
+
+@pytest.mark.parametrize("world_size", ["2", "4"])
+def test_several_processes_are_refused(make_folder, monkeypatch, world_size):
+    # train-006: a checkpoint holds no data position per rank, so there is nothing to divide among another number of ranks.
+    folder = make_folder(steps=12)
+    config = folder.config("a", max_minutes=0)
+    assert train(config) == 85
+    monkeypatch.setenv("WORLD_SIZE", world_size)
+    with pytest.raises(ConfigError, match=f"WORLD_SIZE is {world_size}"):
+        train(config)
+    state = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail).state
+    assert "world_size" not in json.dumps(dict(state))
+
+
+def test_two_trainers_in_one_folder_are_refused(make_folder):
+    config = make_folder(steps=12).config("a")
+    with loop._locked(config.parent), pytest.raises(TrainError, match="another trainer works here"):
+        train(config)
+    assert train(config) == 0
+
+
+def test_cuda_is_refused_where_there_is_none(make_folder):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU: nothing to refuse")
+    with pytest.raises(TrainError, match="torch finds no GPU"):
+        train(make_folder(steps=12).config("a", device="cuda"))
+
+
+def test_three_epochs_after_a_stop_at_nine_tenths(make_folder, monkeypatch):
+    # train-002, through the run: 100 windows, batch 10, stop at step 9, 30 steps.
+    folder = make_folder(steps=30)
+    shutil.rmtree(folder.root / "tokens")
+    write_source(folder.root / "tokens" / "web", documents(1, 1, 800), documents(2, 4, 25))
+    write_mixture(folder.root / "mixture.json", 8, {"web": (100, 300)})
+    config = folder.config("a", batch_windows=10, save_every=9)
+    seen = []
+    real = TrainingData.batch
+    monkeypatch.setattr(
+        TrainingData, "batch", lambda data, step: seen.append((step, data.slots(step))) or real(data, step)
+    )
+    stop_at(config, 9)
+    assert train(config) == 0
+    assert [step for step, _ in seen] == list(range(30))
+    for epoch in range(3):
+        windows = [window for _, slots in seen[10 * epoch : 10 * epoch + 10] for _, window in slots]
+        assert sorted(windows) == list(range(100))
+    assert json.loads((config.parent / "summary.json").read_text())["sources"] == {
+        "web": {"windows": 300, "epochs": 3.0}
+    }
+
+
+def test_bfloat16_trains_on_the_cpu(make_folder):
+    config = make_folder(steps=60).config("a", precision="bfloat16", qk_norm=True, tied=False, eval_every=60)
+    assert train(config) == 0
+    summary = json.loads((config.parent / "summary.json").read_text())
+    assert summary["precision"] == "bfloat16"
+    assert summary["last_loss"] < summary["first_loss"] - 0.5
+    assert weights(config, 60)["model"]["head.weight"].dtype == torch.float32
+
+
+@pytest.mark.slow  # 20 seconds of C++ compilation, two minutes on a busy machine
+def test_a_compiled_model_trains_as_the_plain_one(make_folder):
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("torch.compile on the CPU needs a C++ compiler: install g++")
+    folder = make_folder(steps=8)
+    plain, compiled = folder.config("plain"), folder.config("compiled", compile="on")
+    assert train(plain) == train(compiled) == 0
+    for one, other in zip(*(metrics.read(c.parent / "metrics.jsonl")[0] for c in (plain, compiled)), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-4)
+    assert json.loads((compiled.parent / "summary.json").read_text())["compile"] is True

@@ -1,0 +1,202 @@
+"""The command line and the death of processes: everything here runs `python -m train` as a user does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from train import checkpoint, loop, metrics
+from train.__main__ import environment, main
+from train.config import PRESETS, load
+
+ROOT = Path(__file__).parents[2]
+
+# Runs a config and kills its own process with SIGKILL before call `count` of a function, counting from 1. Each batch is
+# noted, with the documents that its windows begin in.
+KILLER = """
+import json, os, signal, sys
+from pathlib import Path
+from train import checkpoint, config, data, loop, metrics
+
+path, place, count, notes = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+owner, name = {
+    "record": (metrics.RunLog, "training"), "sync": (checkpoint, "sync"), "rename": (Path, "rename"), "none": (None, None),
+}[place]
+
+if owner is not None:
+    real, calls = getattr(owner, name), []
+    def wrapped(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **keywords)
+    setattr(owner, name, wrapped)
+
+real_batch = data.TrainingData.batch
+def batch(train, step):
+    found = []
+    for source, window in train.slots(step):
+        shard = train.sources[source]
+        found.append(shard.document_ids[shard.document_at(window * train.plan.window)])
+    with notes.open("a") as file:
+        file.write(json.dumps([step, found]) + "\\n")
+    return real_batch(train, step)
+data.TrainingData.batch = batch
+sys.exit(loop.run(config.load(path)))
+"""
+
+
+def killer(config, place, count, notes):
+    return subprocess.run(
+        [sys.executable, "-c", KILLER, str(config), place, str(count), str(notes)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, env=os.environ | environment(1), check=False,
+    )  # fmt: skip
+
+
+def command(*arguments, **keywords):
+    return subprocess.Popen(
+        [sys.executable, "-m", "train", *map(str, arguments)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **keywords,
+    )  # fmt: skip
+
+
+def output(*arguments, **keywords):
+    process = command(*arguments, **keywords)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def notes_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def same_weights(first, second, step):
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        parts = (c.parent / "checkpoints" / f"step_{step:08d}" / name for c in (first, second))
+        if len({part.read_bytes() for part in parts}) != 1:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "killed_at"),
+    [(40, 20, 21), (80, 10, 38)],  # the second is train-001: killed after step 37 of 80
+)
+def test_killed_and_resumed_is_the_uninterrupted_run_to_the_last_bit(make_folder, tmp_path, steps, every, killed_at):
+    folder = make_folder(steps=steps)
+    straight = folder.config("straight", save_every=every, eval_every=7)
+    killed = folder.config("killed", save_every=every, eval_every=7)
+    notes = {name: tmp_path / f"{name}.notes" for name in ("straight", "killed", "resumed")}
+    assert killer(straight, "none", 0, notes["straight"]).returncode == 0
+    assert killer(killed, "record", killed_at, notes["killed"]).returncode == -signal.SIGKILL
+    assert metrics.read(killed.parent / "metrics.jsonl")[0][-1]["step"] == killed_at - 1
+    result = killer(killed, "none", 0, notes["resumed"])
+    assert result.returncode == 0
+    last_saved = (killed_at - 1) // every * every
+    assert f"resuming from step_{last_saved:08d}" in result.stderr
+    expected = notes_of(notes["straight"])
+    assert [step for step, _ in expected] == list(range(steps))
+    assert notes_of(notes["killed"]) == expected[:killed_at]
+    assert notes_of(notes["resumed"]) == expected[last_saved:]  # no batch twice, none left out
+    for name in ("metrics.jsonl", "summary.json"):
+        assert (straight.parent / name).read_bytes() == (killed.parent / name).read_bytes()
+    assert same_weights(straight, killed, steps)
+
+
+@pytest.mark.parametrize(
+    ("place", "count"),
+    # Saving at step 10 syncs, in order: resolved.json and its folder (1, 2), model, optimizer, state (3, 4, 5), the
+    # temporary folder (6), then renames it (1), then syncs the folder (7). The second save removes the first: rename 3.
+    [("sync", 2), ("sync", 4), ("sync", 6), ("rename", 1), ("sync", 7), ("rename", 3)],
+)
+def test_a_kill_at_any_point_of_saving_costs_nothing_but_time(make_folder, tmp_path, place, count):
+    folder = make_folder(steps=24)
+    straight, killed = folder.config("straight", keep_last=1), folder.config("killed", keep_last=1)
+    assert loop.run(load(straight)) == 0
+    assert killer(killed, place, count, tmp_path / "notes").returncode == -signal.SIGKILL
+    assert loop.run(load(killed)) == 0
+    for name in ("metrics.jsonl", "summary.json"):
+        assert (straight.parent / name).read_bytes() == (killed.parent / name).read_bytes()
+    assert same_weights(straight, killed, 24)
+    assert [path.name for path in (killed.parent / "checkpoints").iterdir()] == ["step_00000024"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGTERM, 85), (signal.SIGUSR1, 85), (signal.SIGINT, 130)], ids=["TERM", "USR1", "INT"]
+)
+def test_a_signal_saves_and_leaves(make_folder, sent, code):
+    config = make_folder(steps=4000).config("a", log_every=1, save_every=4000, eval_every=4000)
+    process = command("run", config)
+    for line in process.stderr:
+        if line.startswith("step   10/4000"):
+            process.send_signal(sent)
+            break
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "start again to go on" in err
+    saved = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail)
+    assert 10 <= saved.step < 4000
+
+
+def test_run_by_the_command_line(make_folder):
+    config = make_folder(steps=12).config("a")
+    code, _, err = output("run", config, env=os.environ | {"OMP_NUM_THREADS": "7"})
+    assert code == 0, err
+    assert "step 12/12  loss" in err
+    assert json.loads((config.parent / "summary.json").read_text())["completed"] is True
+    code, _, err = output("run", config)
+    assert code == 0
+    assert "nothing to do" in err
+
+
+def test_errors_are_one_line_and_a_code(make_folder, tmp_path, capsys):
+    folder = make_folder(steps=12)
+    assert main(["run", str(tmp_path / "none.json")]) == 2
+    assert "none.json: cannot be read" in capsys.readouterr().err
+    assert main(["run", str(folder.config("a", lr=-1))]) == 2
+    assert "overrides.lr: must be greater than 0, is -1" in capsys.readouterr().err
+    (folder.root / "tokens" / "web" / "manifest.json").unlink()
+    assert main(["run", str(folder.config("b"))]) == 1
+    assert "manifest" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["sample", "export"])
+def test_what_is_not_built_yet_says_so(name, capsys):
+    assert main([name, "checkpoint"]) == 2
+    assert "not built yet" in capsys.readouterr().err
+
+
+def test_presets_are_listed(capsys):
+    assert main(["presets"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in PRESETS)
+    assert "738,432" in listed
+    assert main(["presets", "15m"]) == 0
+    assert json.loads(capsys.readouterr().out)["dim"] == 384
+
+
+def test_help_teaches_and_loads_nothing_heavy():
+    script = (
+        "import sys\nfrom train.__main__ import main\ntry:\n    main(['run', '--help'])\nexcept SystemExit as end:\n"
+        "    assert end.code == 0\nassert not {'torch', 'numpy', 'pyarrow', 'safetensors'} & set(sys.modules)\n"
+    )
+    started = time.process_time()
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert time.process_time() - started < 5
+    for word in ('"preset": "demo-1m"', "metrics.jsonl", "summary.json", "Exit codes", "85"):
+        assert word in result.stdout
+
+
+def test_the_thread_count_is_the_presets():
+    assert environment(1)["OMP_NUM_THREADS"] == "1"
+    assert environment(4)["OMP_NUM_THREADS"] == "4"
+    assert environment(1)["OMP_WAIT_POLICY"] == "PASSIVE"
+    if sys.platform == "linux" and os.confstr("CS_GNU_LIBC_VERSION"):
+        assert int(environment(1)["MALLOC_TRIM_THRESHOLD_"]) > 1 << 30

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from train import metrics
+from train.evaluate import Score
+
+
+def open_log(folder, metrics_bytes=0):
+    return metrics.RunLog(
+        folder, num_steps=100, metrics_bytes=metrics_bytes, flops_per_token=1000, device=torch.device("cpu")
+    )
+
+
+def record(log, step):
+    log.start_clock()
+    log.stop_clock(64)
+    log.training(step=step, tokens=64 * step, loss=3.25, lr=0.001, grad_norm=1.5)
+
+
+def test_lines_are_as_the_contract_says(tmp_path, capsys):
+    log = open_log(tmp_path)
+    log.validation(step=0, scores={"web": Score(4.0, 54.6, 1.9)})
+    record(log, 1)
+    log.close()
+    validation, training = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert validation == {"step": 0, "validation": {"web": {"loss": 4.0, "perplexity": 54.6, "bits_per_byte": 1.9}}}
+    assert training == {"step": 1, "tokens": 64, "loss": 3.25, "lr": 0.001, "grad_norm": 1.5}
+    assert metrics.read(tmp_path / "metrics.jsonl") == ([training], [validation])
+    timing = json.loads((tmp_path / "timings.jsonl").read_text())
+    assert timing["step"] == 1
+    assert timing["seconds"] >= 0
+    assert timing["tokens_per_second"] > 0
+    assert timing["memory_bytes"] > 1 << 20  # an interpreter with torch is larger than a megabyte
+    assert timing["mfu"] is None  # no peak is known for a CPU
+    said = capsys.readouterr().err
+    assert "step   0/100  validation: web 4.0000 (1.9000 bits/byte)" in said
+    assert "step   1/100  loss 3.2500  lr 1.00e-03" in said
+    assert "eta" in said
+
+
+def test_what_came_after_the_checkpoint_is_cut_off(tmp_path):
+    log = open_log(tmp_path)
+    record(log, 1)
+    kept = log.sync()
+    record(log, 2)
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "to')  # torn by a kill
+    open_log(tmp_path, kept).close()
+    assert [line["step"] for line in metrics.read(tmp_path / "metrics.jsonl")[0]] == [1]
+    assert len((tmp_path / "timings.jsonl").read_text().splitlines()) == 2  # time was spent twice, and stays told
+
+
+def test_a_start_from_nothing_empties_both_files(tmp_path):
+    log = open_log(tmp_path)
+    record(log, 1)
+    log.close()
+    open_log(tmp_path).close()
+    assert (tmp_path / "metrics.jsonl").read_text() == (tmp_path / "timings.jsonl").read_text() == ""
+
+
+def test_a_log_that_lost_lines_is_said(tmp_path, capsys):
+    open_log(tmp_path, 500).close()
+    assert "shorter than at the checkpoint" in capsys.readouterr().err
+
+
+def test_no_number_that_is_none_reaches_the_log(tmp_path):
+    log = open_log(tmp_path)
+    with pytest.raises(ValueError, match="JSON"):
+        log.training(step=1, tokens=1, loss=float("nan"), lr=0.1, grad_norm=1.0)
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.4, "59s"), (59.6, "1m00s"), (200, "3m20s"), (3599, "59m59s"), (3600, "1h00m"), (7500, "2h05m")],
+)
+def test_durations_are_readable(seconds, text):
+    assert metrics.duration(seconds) == text
+
+
+def test_a_cpu_has_no_peak():
+    assert metrics.peak_flops(torch.device("cpu")) is None
