@@ -443,6 +443,7 @@ def test_blocks_of_a_docstring() -> None:
 
         take(2)
 
+    Either of these:
     * first item
       goes on
     * second ``item``
@@ -457,6 +458,7 @@ def test_blocks_of_a_docstring() -> None:
         ["p", "For example:"],
         ["pre", "take(1)"],
         ["pre", "take(2)"],
+        ["p", "Either of these:"],
         ["ul", ["first item goes on", "second ``item``"]],
         ["pre", ">>> take(3)\n7"],
     ]

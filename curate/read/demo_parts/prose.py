@@ -41,7 +41,7 @@ MAX_PAGE_WORDS = 900  # above, a page is continued on a second one
 def plain(text: str) -> str:
     """Return one line of text without reStructuredText roles, footnotes, escapes and runs of spaces."""
     text = _ROLE.sub(r"``\1``", text)
-    text = _FOOTNOTE.sub("", text).replace("\\ ", "").replace("\\*", "*").replace("\\_", "_")
+    text = _FOOTNOTE.sub("", text).replace(":: ", ": ").replace("\\ ", "").replace("\\*", "*").replace("\\_", "_")
     return " ".join(text.split())
 
 
@@ -81,6 +81,10 @@ def _chunk(chunk: list[str], found: list[Block], literal: bool) -> bool:
     if _BULLET.match(chunk[0]):
         _items(chunk, found)
         return False
+    bullets = [number for number, line in enumerate(chunk) if _BULLET.match(line)]
+    if len(bullets) > 1:  # a list that follows its introduction without a blank line
+        _chunk(chunk[: bullets[0]], found, literal)
+        return _chunk(chunk[bullets[0] :], found, False)
     if _is_definitions(chunk, indent):
         _definitions([line[indent:] for line in chunk], found)
         return False
