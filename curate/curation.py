@@ -214,6 +214,7 @@ class Curation:
                 ledger.skipped[reason] = ledger.skipped.get(reason, 0) + count
             self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
+        self._truth()
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
@@ -222,6 +223,17 @@ class Curation:
                 f"  note: {len(self.account.warnings) - _SHOWN} more records could not be read; manifest.json names them."
             )
         return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
+
+    def _truth(self) -> None:
+        """Keep the demo corpus's truth table in the run folder: the report compares it with what was decided."""
+        if (
+            self.limit is None
+            and self.sample is None
+            and any(path.startswith("demo://") for source in self.recipe.sources for path in source.paths)
+        ):
+            truth = Path(demo_path("demo://truth.jsonl", self.cache))
+            write_bytes(self.output / "truth.jsonl", truth.read_bytes())
+            self.files.add(Path("truth.jsonl"))
 
     def _removals(self, phase: str, counts: Sequence[Any]) -> None:
         """Move removed documents in the account, source by source."""

@@ -34,6 +34,7 @@ _FILES = (
     "contamination.parquet",
     "quarantine.parquet",
     "mixture.json",
+    "truth.jsonl",
     "report.html",
     "report.json",
 )

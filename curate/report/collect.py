@@ -20,6 +20,7 @@ from curate.report.funnel import balance, count_decisions, funnel, removed_sampl
 from curate.report.rules import idle_rules, resolved_recipe
 from curate.report.run import RunFolder
 from curate.report.spread import spreads
+from curate.report.truth import planted
 
 FORMAT = 1
 MAX_FILES = 50  # of one source in the list of inputs; the manifest holds all
@@ -50,6 +51,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "warnings": list(manifest.get("warnings", [])),
         "funnel": funnels,
         "balance": checks,
+        "planted": planted(path),
         "balanced": all(check["holds"] for rows in checks.values() for check in rows),
         "samples": removed_samples(run, counted, funnels),
         "idle_rules": {source: idle_rules(recipe, source, counted[source].fired) for source in run.sources},

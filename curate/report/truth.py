@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,23 @@ def compare_truth(run: Path, truth: Path) -> list[TruthRow]:
         TruthRow(kind, len(found), found.count(None), tuple(miss for miss in found if miss is not None))
         for kind, found in kinds.items()
     ]
+
+
+def planted(run: Path) -> dict[str, Any] | None:
+    """Return the comparison with the truth table that a demo run keeps as truth.jsonl, or None for any other run.
+
+    Returns:
+        `planted` and `as_expected` in total, and `kinds`: for each kind the same two numbers and its `misses`.
+    """
+    truth = run / "truth.jsonl"
+    if not truth.is_file() or not (run / "decisions").is_dir():
+        return None
+    rows = compare_truth(run, truth)
+    return {
+        "planted": sum(row.planted for row in rows),
+        "as_expected": sum(row.as_expected for row in rows),
+        "kinds": [asdict(row) for row in rows],
+    }
 
 
 def expected_words(expect: Mapping[str, Any]) -> str:
