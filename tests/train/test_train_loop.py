@@ -140,7 +140,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_b
 def stop_at(config, step):
     """Train until `step` is done, then stop as if killed."""
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     real = loop._save
@@ -148,11 +148,11 @@ def stop_at(config, step):
     def save_and_die(job, state, *rest):
         real(job, state, *rest)
         if state.step >= step:
-            raise Killed
+            raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "_save", save_and_die)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             train(config)
 
 
@@ -184,7 +184,7 @@ def test_weights_that_are_not_finite_are_never_saved(make_folder, monkeypatch):
     config = make_folder(steps=20).config("a")
     real = loop.optimizer.set_learning_rate
     monkeypatch.setattr(loop.optimizer, "set_learning_rate", lambda adamw, rate: real(adamw, float("inf")))
-    with pytest.raises(TrainError, match="not finite|is nan|diverged"):
+    with pytest.raises(TrainError, match=r"not finite|is nan|diverged"):
         train(config)
     assert checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail) is None
 

@@ -15,29 +15,25 @@ import pytest
 from train import checkpoint, loop, metrics
 from train.__main__ import environment, main
 from train.config import PRESETS, load
+from train.data import open_data
 
 ROOT = Path(__file__).parents[2]
 
-# Runs a config and kills its own process with SIGKILL before call `count` of a function, counting from 1. Each batch is
-# noted, with the documents that its windows begin in.
+# Runs a config and kills its own process with SIGKILL after the line of a step was written. Each batch is noted, with the
+# documents that its windows begin in.
 KILLER = """
 import json, os, signal, sys
 from pathlib import Path
-from train import checkpoint, config, data, loop, metrics
+from train import config, data, loop, metrics
 
-path, place, count, notes = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-owner, name = {
-    "record": (metrics.RunLog, "training"), "sync": (checkpoint, "sync"), "rename": (Path, "rename"), "none": (None, None),
-}[place]
+path, last_step, notes = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 
-if owner is not None:
-    real, calls = getattr(owner, name), []
-    def wrapped(*arguments, **keywords):
-        calls.append(1)
-        if len(calls) == count:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **keywords)
-    setattr(owner, name, wrapped)
+real_record = metrics.RunLog.training
+def record(log, **line):
+    if line["step"] == last_step + 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real_record(log, **line)
+metrics.RunLog.training = record
 
 real_batch = data.TrainingData.batch
 def batch(train, step):
@@ -53,11 +49,33 @@ sys.exit(loop.run(config.load(path)))
 """
 
 
-def killer(config, place, count, notes):
+def killer(config, last_step, notes):
     return subprocess.run(
-        [sys.executable, "-c", KILLER, str(config), place, str(count), str(notes)],
+        [sys.executable, "-c", KILLER, str(config), str(last_step), str(notes)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, env=os.environ | environment(1), check=False,
     )  # fmt: skip
+
+
+def killed_child(config, place, count):
+    """Run a config in a fork of this process, which kills itself; return the signal that ended it."""
+    owner, name = {"sync": (checkpoint, "sync"), "rename": (Path, "rename")}[place]
+    child = os.fork()
+    if child == 0:
+        try:
+            real, calls = getattr(owner, name), []
+
+            def wrapped(*arguments, **keywords):
+                calls.append(1)
+                if len(calls) == count:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments, **keywords)
+
+            setattr(owner, name, wrapped)
+            loop.run(load(config))
+        finally:
+            os._exit(1)  # never back into pytest
+    _, status = os.waitpid(child, 0)
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
 
 
 def command(*arguments, **keywords):
@@ -77,6 +95,21 @@ def notes_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def documents_of_batches(config):
+    data = open_data(load(config).tokens, load(config).mixture, load(config).settings).train
+    sources = data.sources
+    return [
+        [
+            step,
+            [
+                sources[s].document_ids[sources[s].document_at(window * data.plan.window)]
+                for s, window in data.slots(step)
+            ],
+        ]
+        for step in range(data.num_steps)
+    ]
+
+
 def same_weights(first, second, step):
     for name in ("model.safetensors", "optimizer.safetensors"):
         parts = (c.parent / "checkpoints" / f"step_{step:08d}" / name for c in (first, second))
@@ -87,23 +120,23 @@ def same_weights(first, second, step):
 
 @pytest.mark.parametrize(
     ("steps", "every", "killed_at"),
-    [(40, 20, 21), (80, 10, 38)],  # the second is train-001: killed after step 37 of 80
+    [(40, 20, 20), (80, 10, 37)],  # the second is train-001: killed after step 37 of 80
 )
 def test_killed_and_resumed_is_the_uninterrupted_run_to_the_last_bit(make_folder, tmp_path, steps, every, killed_at):
     folder = make_folder(steps=steps)
     straight = folder.config("straight", save_every=every, eval_every=7)
     killed = folder.config("killed", save_every=every, eval_every=7)
-    notes = {name: tmp_path / f"{name}.notes" for name in ("straight", "killed", "resumed")}
-    assert killer(straight, "none", 0, notes["straight"]).returncode == 0
-    assert killer(killed, "record", killed_at, notes["killed"]).returncode == -signal.SIGKILL
-    assert metrics.read(killed.parent / "metrics.jsonl")[0][-1]["step"] == killed_at - 1
-    result = killer(killed, "none", 0, notes["resumed"])
+    notes = {name: tmp_path / f"{name}.notes" for name in ("killed", "resumed")}
+    assert loop.run(load(straight)) == 0  # in this process, the others in their own: no state of a process matters
+    assert killer(killed, killed_at, notes["killed"]).returncode == -signal.SIGKILL
+    assert metrics.read(killed.parent / "metrics.jsonl")[0][-1]["step"] == killed_at
+    result = killer(killed, steps, notes["resumed"])
     assert result.returncode == 0
-    last_saved = (killed_at - 1) // every * every
+    last_saved = killed_at // every * every
     assert f"resuming from step_{last_saved:08d}" in result.stderr
-    expected = notes_of(notes["straight"])
-    assert [step for step, _ in expected] == list(range(steps))
-    assert notes_of(notes["killed"]) == expected[:killed_at]
+    expected = documents_of_batches(straight)
+    assert len(expected) == steps
+    assert notes_of(notes["killed"]) == expected[: killed_at + 1]
     assert notes_of(notes["resumed"]) == expected[last_saved:]  # no batch twice, none left out
     for name in ("metrics.jsonl", "summary.json"):
         assert (straight.parent / name).read_bytes() == (killed.parent / name).read_bytes()
@@ -116,11 +149,11 @@ def test_killed_and_resumed_is_the_uninterrupted_run_to_the_last_bit(make_folder
     # temporary folder (6), then renames it (1), then syncs the folder (7). The second save removes the first: rename 3.
     [("sync", 2), ("sync", 4), ("sync", 6), ("rename", 1), ("sync", 7), ("rename", 3)],
 )
-def test_a_kill_at_any_point_of_saving_costs_nothing_but_time(make_folder, tmp_path, place, count):
+def test_a_kill_at_any_point_of_saving_costs_nothing_but_time(make_folder, place, count):
     folder = make_folder(steps=24)
     straight, killed = folder.config("straight", keep_last=1), folder.config("killed", keep_last=1)
     assert loop.run(load(straight)) == 0
-    assert killer(killed, place, count, tmp_path / "notes").returncode == -signal.SIGKILL
+    assert killed_child(killed, place, count) == signal.SIGKILL
     assert loop.run(load(killed)) == 0
     for name in ("metrics.jsonl", "summary.json"):
         assert (straight.parent / name).read_bytes() == (killed.parent / name).read_bytes()
