@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow.compute as pc
+
+from curate.dedup.spill import Sorter
 from curate.inputs import InputFile, fetch
 from curate.ledger import balance
 from curate.pipeline import read_batches, rows_written
@@ -39,9 +44,9 @@ def train_tokenizer(
         seed: Of the draw.
     """
     budgets = _budgets(context, settings, shards, weights)
-    chosen = _draw(context, shards, budgets, seed)
-    trained = learn(_texts(context, shards, chosen), settings)
-    sampled = {source: sum(size for owner, size in chosen.values() if owner == source) for source in budgets}
+    draws = _draw(context, shards, budgets, seed)
+    trained = learn(_texts(context, shards, draws, seed), settings)
+    sampled = {source: draws[source].num_bytes if source in draws else 0 for source in budgets}
     with context.writing(key) as output:
         output.path("tokenizer.model").write_bytes(trained.model)
         card = trained.card | {"sample_bytes_by_source": sampled}
@@ -49,7 +54,10 @@ def train_tokenizer(
 
 
 def _budgets(
-    context: TaskContext, settings: TokenizerSettings, shards: Sequence[tuple[str, str]], weights: Mapping[str, float]
+    context: TaskContext,
+    settings: TokenizerSettings,
+    shards: Sequence[tuple[str, str]],
+    weights: Mapping[str, float],
 ) -> dict[str, int]:
     """Return the bytes to sample from each source: by weight, never more than it has."""
     available: dict[str, int] = {}
@@ -57,46 +65,78 @@ def _budgets(
         ledger = context.entry(collected).counts["ledger"]
         available[source] = available.get(source, 0) + ledger["bytes"]["kept"]
     if not any(weights.get(source, 0) for source in available):
-        return available
-    whole = sum(weights.get(source, 0.0) for source in available)
+        weights = available
+    whole = sum(weights.get(source, 0) for source in available)
     limit = min(settings.training.sample_bytes, sum(available.values()))
-    return {source: min(size, int(limit * weights.get(source, 0.0) / whole)) for source, size in available.items()}
+    return {source: min(size, int(limit * weights.get(source, 0) / whole)) for source, size in available.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """The documents of one source up to a place in the order of their hashes.
+
+    Attributes:
+        last: (hash, id) of the last document.
+        last_bytes: What is used of it.
+        num_bytes: What is used of all.
+    """
+
+    last: tuple[int, str]
+    last_bytes: int
+    num_bytes: int
+
+
+def _documents(
+    context: TaskContext, shards: Sequence[tuple[str, str]], seed: int
+) -> Iterator[tuple[str, tuple[int, str], str]]:
+    """Yield source, (hash, id) and text of all training documents."""
+    for source, collected in shards:
+        path = context.entry(collected).path("documents.parquet")
+        for batch in read_batches(path, ["id", "split", "text"]):
+            batch = batch.filter(pc.equal(batch["split"], "train"))
+            for name, text in zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True):
+                yield source, (choice_hash(seed, name, "tokenizer"), name), text
 
 
 def _draw(
     context: TaskContext, shards: Sequence[tuple[str, str]], budgets: Mapping[str, int], seed: int
-) -> dict[str, tuple[str, int]]:
-    """Return id -> (source, bytes to use) of the sampled documents: in hash order until the source's budget is full."""
-    candidates: dict[str, list[tuple[int, str, int]]] = {}
-    for source, collected in shards:
-        path = context.entry(collected).path("documents.parquet")
-        for batch in read_batches(path, ["id", "split", "text"]):
-            for name, split, text in zip(
-                *(batch[column].to_pylist() for column in ("id", "split", "text")), strict=True
-            ):
-                if split == "train":
-                    candidates.setdefault(source, []).append(
-                        (choice_hash(seed, name, "tokenizer"), name, len(text.encode()))
-                    )
-    chosen: dict[str, tuple[str, int]] = {}
-    for source, documents in candidates.items():
-        left = budgets[source]
-        for _, name, size in sorted(documents):
-            if left <= 0:
-                break
-            chosen[name] = (source, min(size, left))
-            left -= size
-    return chosen
+) -> dict[str, _Draw]:
+    """Return for each source the documents in hash order until its budget is full."""
+    draws: dict[str, _Draw] = {}
+    with context.scratch() as folder:
+        memory = context.memory // max(1, len(budgets))
+        sorters = {
+            source: Sorter(4, memory, str(folder), f"draw-{number}") for number, source in enumerate(sorted(budgets))
+        }
+        for source, (value, name), text in _documents(context, shards, seed):
+            row = (value, int(name[:16], 16), int(name[16:], 16), len(text.encode()))
+            sorters[source].append(*(np.array([number], np.uint64) for number in row))
+        for source, sorter in sorters.items():
+            used = 0
+            for value, high, low, size in _rows(sorter):
+                if used >= budgets[source]:
+                    break
+                part = min(size, budgets[source] - used)
+                used += part
+                draws[source] = _Draw((value, f"{high:016x}{low:016x}"), part, used)
+    return draws
+
+
+def _rows(sorter: Sorter) -> Iterator[list[int]]:
+    for records in sorter.sorted():
+        for record in records:
+            yield record.tolist()
 
 
 def _texts(
-    context: TaskContext, shards: Sequence[tuple[str, str]], chosen: Mapping[str, tuple[str, int]]
+    context: TaskContext, shards: Sequence[tuple[str, str]], draws: Mapping[str, _Draw], seed: int
 ) -> Iterator[str]:
-    for _, collected in shards:
-        for batch in read_batches(context.entry(collected).path("documents.parquet"), ["id", "text"]):
-            for name, text in zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True):
-                if name in chosen:
-                    yield text.encode()[: chosen[name][1]].decode(errors="ignore")
+    for source, place, text in _documents(context, shards, seed):
+        draw = draws.get(source)
+        if draw is not None and place < draw.last:
+            yield text
+        elif draw is not None and place == draw.last:
+            yield text.encode()[: draw.last_bytes].decode(errors="ignore")
 
 
 def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, file: InputFile) -> None:
