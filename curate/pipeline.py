@@ -5,6 +5,7 @@ Only this file removes rows, and whoever it removes is recorded with rule, value
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.document import REMOVED, ROWS_PER_GROUP
@@ -23,6 +25,7 @@ from curate.words import with_words
 
 BATCH_ROWS = 256
 BATCH_BYTES = 8 << 20  # text of one batch; keeps memory flat when documents are long
+GROUP_BYTES = 16 << 20  # text of one row group of a file, the row that fills it included
 
 TYPES: Mapping[str, pa.DataType] = {
     "float64": pa.float64(),
@@ -190,7 +193,11 @@ class Fired:
 
     rule: Rule
     mask: np.ndarray  # (rows,) bool: the document would go
-    values: list[Any]  # measured value of each row
+    values: pa.ChunkedArray | None  # measured value of each row; None if an expression looks at several columns
+
+    def value(self, row: int) -> Any:
+        """Return what was measured for one row."""
+        return self.values[row].as_py() if self.values is not None else None
 
 
 def evaluate(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> Fired:
@@ -203,11 +210,11 @@ def evaluate(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> F
     """
     if rule.expression is not None:
         return _evaluate_expression(rule, columns, rows)
-    values = columns[rule.column].to_pylist()
+    values = columns[rule.column]
     if rule.one_of is not None:
-        allowed = frozenset(rule.one_of)
-        return Fired(rule, np.array([value is not None and value not in allowed for value in values], bool), values)
-    numbers = np.array([np.nan if value is None else float(value) for value in values], np.float64)
+        allowed = pc.is_in(values, value_set=pa.array(rule.one_of, values.type))
+        return Fired(rule, _mask(pc.and_(pc.is_valid(values), pc.invert(allowed))), values)
+    numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), np.float64)  # null becomes NaN
     labels = columns[rule.by].to_pylist() if rule.by is not None else None
     low = _bounds(rule.at_least, labels, rows, -np.inf)
     high = _bounds(rule.at_most, labels, rows, np.inf)
@@ -231,8 +238,11 @@ def _evaluate_expression(rule: Rule, columns: Mapping[str, pa.ChunkedArray], row
     frame = pl.DataFrame({name: pl.from_arrow(columns[name]) for name in names})
     keep = frame.select(expression.cast(pl.Boolean).alias("keep"))["keep"] if names else pl.Series([True] * rows)
     mask = ~keep.fill_null(value=False).to_numpy().astype(bool)
-    values = columns[names[0]].to_pylist() if len(names) == 1 else [None] * rows
-    return Fired(rule, mask, values)
+    return Fired(rule, mask, columns[names[0]] if len(names) == 1 else None)
+
+
+def _mask(values: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(values.to_numpy(), bool)
 
 
 def removal(
@@ -265,17 +275,20 @@ def removal(
 
 
 class ParquetFile:
-    """Writes rows of one schema with row groups of a fixed row count, whatever the sizes of the batches.
+    """Writes rows of one schema; where row groups end depends on the rows alone, not on how they come in batches.
 
-    Used as a context manager. `rows` is counted from what was handed over; compare it with the file (`rows_written`).
+    A group ends after a fixed number of rows, or earlier with the row that fills GROUP_BYTES of `text`: a thousand books
+    would be no bounded amount of memory. Used as a context manager; compare what was written with the file itself
+    (`rows_written`).
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, rows_per_group: int = ROWS_PER_GROUP) -> None:
         self.path = path
         self._schema = schema
         self._group = rows_per_group
+        self._has_text = "text" in schema.names
         self._pending: list[pa.RecordBatch] = []
-        self._waiting = 0
+        self._rows = self._bytes = 0  # pending
         self._writer = pq.ParquetWriter(
             path, schema, compression="zstd", compression_level=3, version="2.6", write_page_index=False
         )
@@ -291,47 +304,58 @@ class ParquetFile:
 
     def finish(self) -> None:
         """Write what is pending and close the file; a second call does nothing."""
-        self._flush(everything=True)
+        self._flush()
         self._writer.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch; columns must be those of the schema, in order."""
-        if batch.num_rows:
-            self._pending.append(batch.cast(self._schema) if not batch.schema.equals(self._schema) else batch)
-            self._waiting += batch.num_rows
-            self._flush(everything=False)
+        if not batch.schema.equals(self._schema):
+            batch = batch.cast(self._schema)
+        sizes = text_bytes(batch["text"]) if self._has_text else np.zeros(batch.num_rows, np.int64)
+        start = 0
+        while start < batch.num_rows:
+            filled = self._bytes + np.cumsum(sizes[start : start + self._group - self._rows])
+            taken = min(int(np.searchsorted(filled, GROUP_BYTES)) + 1, len(filled))
+            self._pending.append(batch.slice(start, taken))
+            self._rows += taken
+            self._bytes = int(filled[taken - 1])
+            start += taken
+            if self._rows == self._group or self._bytes >= GROUP_BYTES:
+                self._flush()
 
     def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows given as mappings."""
         if rows:
             self.write(pa.RecordBatch.from_pylist(list(rows), schema=self._schema))
 
-    def _flush(self, *, everything: bool) -> None:
-        while self._waiting >= self._group or (everything and self._waiting):
-            group: list[pa.RecordBatch] = []
-            room = self._group
-            while self._pending and room:
-                batch = self._pending.pop(0)
-                if batch.num_rows > room:
-                    self._pending.insert(0, batch.slice(room))
-                    batch = batch.slice(0, room)
-                group.append(batch)
-                room -= batch.num_rows
-            table = pa.Table.from_batches(group, self._schema)
-            self._writer.write_table(table, row_group_size=self._group)
-            self._waiting -= table.num_rows
+    def _flush(self) -> None:
+        if self._pending:
+            table = pa.Table.from_batches(
+                self._pending, self._schema
+            ).combine_chunks()  # chunks would show in the pages
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._pending, self._rows, self._bytes = [], 0, 0
 
 
 def rows_written(path: Path) -> int:
     """Return the number of rows that a Parquet file really has."""
-    return int(pq.ParquetFile(path).metadata.num_rows)
+    return int(pq.read_metadata(path).num_rows)
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Yield a Parquet file in batches of at most BATCH_ROWS rows and, where there is text, about BATCH_BYTES bytes."""
+    for batch in _read(path, columns, BATCH_ROWS):
+        yield from split_by_bytes(batch)
+
+
+def _read(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield a Parquet file in batches; no more than one row group is in memory."""
+    names = list(columns) if columns is not None else None
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=list(columns) if columns is not None else None):
-            yield from split_by_bytes(batch)
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
+                if batch.num_rows:
+                    yield batch
 
 
 def split_by_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -344,38 +368,105 @@ def split_by_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def read_removed(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Return id -> removal over several REMOVED files; the first file that names an id wins, later ones are also_fired."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in paths:
-        for row in pq.read_table(path, schema=REMOVED).to_pylist():
-            first = found.setdefault(row["id"], row)
-            if first is not row:
-                first["also_fired"] = [*first["also_fired"], row["rule"], *row["also_fired"]]
-    return found
+class RowsBeside:
+    """A file with a row for each document of a shard, in their order, read while the documents go by."""
+
+    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+        self._schema = pa.schema([field for field in pq.read_schema(path) if columns is None or field.name in columns])
+        self._batches = _read(path, self._schema.names, ROWS_PER_GROUP)
+        self._waiting: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> pa.Table:
+        """Return the next rows; fewer at the end of the file. The caller compares ids."""
+        parts: list[pa.RecordBatch] = []
+        while rows:
+            batch = self._waiting if self._waiting is not None else next(self._batches, None)
+            if batch is None:
+                break
+            parts.append(batch.slice(0, rows))
+            rows -= parts[-1].num_rows
+            rest = batch.slice(parts[-1].num_rows)
+            self._waiting = rest if rest.num_rows else None
+        return pa.Table.from_batches(parts, self._schema)
+
+
+class RowsAbout:
+    """A file with rows about some of a shard's documents, in their order, read while the documents go by."""
+
+    def __init__(self, path: Path, schema: pa.Schema | None = None) -> None:
+        self._path = path
+        self._rows = self._read(path, schema)
+        self._next = next(self._rows, None)
+
+    @staticmethod
+    def _read(path: Path, schema: pa.Schema | None) -> Iterator[dict[str, Any]]:
+        for batch in _read(path, None, BATCH_ROWS):
+            yield from (batch.cast(schema) if schema is not None else batch).to_pylist()
+
+    def about(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows about the next documents of the shard."""
+        names = frozenset(ids)
+        found = []
+        while self._next is not None and self._next["id"] in names:
+            found.append(self._next)
+            self._next = next(self._rows, None)
+        return found
+
+    def finish(self) -> None:
+        """Raise ValueError unless every row was about one of the documents."""
+        if self._next is not None:
+            raise ValueError(
+                f"{self._path}: document {self._next['id']} is not in the shard, or not at its place in it"
+            )
+
+
+class Removals:
+    """What several phases removed from one shard; the first phase that names a document is the reason."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._files = [RowsAbout(path, REMOVED) for path in paths]
+
+    def about(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return id -> removal for the next documents of the shard; later phases' rules are added to `also_fired`."""
+        found: dict[str, dict[str, Any]] = {}
+        for file in self._files:
+            for row in file.about(ids):
+                first = found.setdefault(row["id"], row)
+                if first is not row:
+                    first["also_fired"] = [*first["also_fired"], row["rule"], *row["also_fired"]]
+        return found
+
+    def finish(self) -> None:
+        """Raise ValueError unless every removed document was met."""
+        for file in self._files:
+            file.finish()
+
+
+class RemovalCounts:
+    """Documents and bytes removed from a shard, by "<stage>/<rule>"."""
+
+    def __init__(self) -> None:
+        self._documents: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    def add(self, stage: str, rule: str, size: int) -> None:
+        """Count one document of `size` UTF-8 bytes of revision 0."""
+        self._documents[f"{stage}/{rule}"] += 1
+        self._bytes[f"{stage}/{rule}"] += size
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        """Return `removed` and `bytes`, as a result's counts hold them."""
+        return {"removed": dict(sorted(self._documents.items())), "bytes": dict(sorted(self._bytes.items()))}
+
+    def total(self) -> int:
+        """Return the number of documents."""
+        return self._documents.total()
 
 
 SIZES = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("bytes", pa.int64(), nullable=False)])
 
 
-def sizes_by_rule(path: Path, removed: Mapping[str, str]) -> dict[str, int]:
-    """Return "<stage>/<rule>" -> UTF-8 bytes of revision 0 removed by it.
-
-    Args:
-        path: sizes.parquet of the shard.
-        removed: Document id -> "<stage>/<rule>".
-    """
-    sums: dict[str, int] = {}
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_PER_GROUP):
-        for name, size in zip(batch["id"].to_pylist(), batch["bytes"].to_pylist(), strict=True):
-            if name in removed:
-                sums[removed[name]] = sums.get(removed[name], 0) + size
-    return dict(sorted(sums.items()))
-
-
 def text_bytes(text: pa.Array) -> np.ndarray:
     """Return the UTF-8 bytes of each text, int64; 0 for null."""
-    import pyarrow.compute as pc
-
     lengths = pc.fill_null(pc.binary_length(text.cast(pa.large_binary())), 0)
     return np.asarray(lengths.cast(pa.int64()).to_numpy(zero_copy_only=False))

@@ -11,11 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.cache import Cache
+from curate.document import REMOVED
 from curate.errors import LedgerError, StageError
-from curate.pipeline import Call, ParquetFile, apply_step, evaluate, guarded, read_batches, read_removed, removal, split_by_bytes, text_bytes
+from curate.pipeline import (
+    Call,
+    ParquetFile,
+    Removals,
+    RowsAbout,
+    RowsBeside,
+    apply_step,
+    evaluate,
+    guarded,
+    read_batches,
+    removal,
+    split_by_bytes,
+    text_bytes,
+)
 from curate.plan import Guard, TaskContext
 from curate.stage import Rule, Step
-from curate.document import REMOVED
 
 
 class Lengths(Step):
@@ -48,7 +61,9 @@ def test_a_bad_row_is_found_and_the_others_stay(context: TaskContext) -> None:
     result, text, failures = apply_step(Lengths(), "lengths", "web", "key", batch_of("a", "bad", "ccc"), context)
     assert result["length"].to_pylist() == [1, None, 3]
     assert text.to_pylist() == ["A", "bad", "CCC"]  # the old text where the step failed
-    assert {row: (failure.stage, failure.message) for row, failure in failures.items()} == {1: ("error", "ValueError: bad text")}
+    assert {row: (failure.stage, failure.message) for row, failure in failures.items()} == {
+        1: ("error", "ValueError: bad text")
+    }
 
 
 def test_careful_mode_gives_the_same(context: TaskContext) -> None:
@@ -115,7 +130,13 @@ def test_float_bounds_are_as_written() -> None:
 
 def test_a_bound_by_language() -> None:
     rule = Rule("b.n", "n", at_least={"en": 50.0, "*": 20.0}, by="language")
-    assert fired(rule, n=[49, 50, 19, 20, 5], language=["en", "en", "pt", "pt", None]) == [True, False, True, False, True]
+    assert fired(rule, n=[49, 50, 19, 20, 5], language=["en", "en", "pt", "pt", None]) == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
     assert (rule.threshold("en"), rule.threshold("pt")) == (">= 50", ">= 20")
     only = Rule("b.n", "n", at_least={"en": 50.0}, by="language")
     assert fired(only, n=[5], language=["pt"]) == [False]
@@ -156,6 +177,38 @@ def test_batch_sizes_do_not_show_in_the_bytes(tmp_path: Path, sizes: list[int]) 
     assert [pq.ParquetFile(tmp_path / "a").metadata.row_group(group).num_rows for group in range(3)] == [10, 10, 5]
 
 
+def test_long_texts_make_short_row_groups(tmp_path: Path) -> None:
+    schema = pa.schema([("text", pa.large_string())])
+    texts = [letter * (6 << 20) for letter in "abcdefg"]  # 16 MiB are filled by the third, and again by the sixth
+
+    def written(name: str, size: int) -> bytes:
+        with ParquetFile(tmp_path / name, schema) as file:
+            for start in range(0, len(texts), size):
+                file.write(pa.record_batch([pa.array(texts[start : start + size], pa.large_string())], schema=schema))
+        return (tmp_path / name).read_bytes()
+
+    assert written("a", 1) == written("b", 2) == written("c", 7)
+    metadata = pq.read_metadata(tmp_path / "a")
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [3, 3, 1]
+    assert [batch.num_rows for batch in read_batches(tmp_path / "a")] == [1] * 7
+
+
+def test_rows_go_by_together(tmp_path: Path) -> None:
+    ids = [f"d{number:03d}" for number in range(700)]
+    pq.write_table(pa.table({"id": ids, "n": range(700)}), tmp_path / "all", row_group_size=300)
+    few = [{"id": name, "n": part} for name in ids[::300] for part in range(2)]  # d000, d300, d600: two rows each
+    pq.write_table(pa.Table.from_pylist(few), tmp_path / "few", row_group_size=3)
+    beside, about = RowsBeside(tmp_path / "all", ["n"]), RowsAbout(tmp_path / "few")
+    numbers, found = [], []
+    for start in range(0, 700, 128):
+        numbers += beside.take(len(ids[start : start + 128]))["n"].to_pylist()
+        found += about.about(ids[start : start + 128])
+    assert numbers == list(range(700))
+    assert found == few
+    about.finish()
+    assert beside.take(1).num_rows == 0
+
+
 def test_batches_are_bounded_by_bytes(tmp_path: Path) -> None:
     big = pa.record_batch({"text": pa.array(["x" * (3 << 20)] * 8, pa.large_string())})
     parts = list(split_by_bytes(big))
@@ -168,7 +221,12 @@ def test_the_first_phase_is_the_reason(tmp_path: Path) -> None:
     for name, rule in (("one", "a.x"), ("two", "b.y")):
         rows = [removal("d1", "filter", rule, value=1, also_fired=["c.z"] if name == "two" else [])]
         pq.write_table(pa.Table.from_pylist(rows, REMOVED), tmp_path / name)
-    found = read_removed([tmp_path / "one", tmp_path / "two"])
+    removals = Removals([tmp_path / "one", tmp_path / "two"])
+    assert removals.about(["d0"]) == {}
+    with pytest.raises(ValueError, match="document d1 is not in the shard"):
+        removals.finish()
+    found = removals.about(["d1", "d2"])
+    removals.finish()
     assert (found["d1"]["rule"], found["d1"]["also_fired"]) == ("a.x", ["b.y", "c.z"])
 
 

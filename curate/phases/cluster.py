@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,11 @@ from curate.dedup import choose as choosing
 from curate.dedup.clusters import find_components, link_clusters, write_shingles
 from curate.dedup.minhash import Signatures
 from curate.dedup.settings import Dedup, Validation
+from curate.dedup.spill import DiskColumn
 from curate.document import DUPLICATES
-from curate.ledger import balance
+from curate.ledger import balance, same_rows
 from curate.phases.measure import Block, last_revision
-from curate.pipeline import BATCH_ROWS, ParquetFile, read_removed, sizes_by_rule
+from curate.pipeline import ParquetFile, RemovalCounts, Removals, RowsBeside, read_batches
 from curate.plan import TaskContext
 from curate.stage import Stage
 from curate.words import with_words
@@ -82,45 +82,42 @@ def shingles(
 ) -> None:
     """Write shingles.parquet: what is compared, for the members of components in one shard."""
     path = context.entry(components_key).path("components.parquet")
-    table = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
-    members = dict(
-        zip(
-            table["doc"].to_pylist(),
-            zip(table["component"].to_pylist(), table["exact"].to_pylist(), strict=True),
-            strict=True,
-        )
-    )
+    members = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
     with context.writing(key) as output:
         write_shingles(_members(context, shard, members), str(output.path("shingles.parquet")), settings=settings)
 
 
-def _members(
-    context: TaskContext, shard: ShardOfCorpus, members: dict[int, tuple[int, int]]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the members' rows with their last revision's words, in document order."""
-    if not members:
+def _members(context: TaskContext, shard: ShardOfCorpus, members: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the members' rows with their last revision's words, in document order.
+
+    Args:
+        context: Of the task.
+        shard: The shard.
+        members: The shard's part of components.parquet: doc (ascending), component, exact.
+    """
+    if not members.num_rows:
         return
-    signed = pq.ParquetFile(context.entry(shard.signatures).path("measurements.parquet"))
-    bands: dict[str, tuple[int, Any, int]] = {}
-    doc = shard.first
-    for batch in signed.iter_batches(BATCH_ROWS, columns=["id", "bands", "num_bytes"]):
-        for row, name in enumerate(batch["id"].to_pylist()):
-            if doc in members:
-                bands[name] = (doc, batch["bands"][row].as_py(), batch["num_bytes"][row].as_py())
-            doc += 1
-    for batch in last_revision(context, shard.source, shard.extracted, shard.blocks, bands.keys()):
-        ids = batch["id"].to_pylist()
-        facts = [bands[name] for name in ids]
+    docs = members["doc"].to_numpy()
+    signed = RowsBeside(context.entry(shard.signatures).path("measurements.parquet"), ["id", "bands", "num_bytes"])
+    first = shard.first
+    for batch in read_batches(context.entry(shard.extracted).path("extracted.parquet")):
+        rows = signed.take(batch.num_rows)
+        same_rows(shard.source, "cluster", "", batch["id"].to_pylist(), rows["id"].to_pylist())
+        start, stop = np.searchsorted(docs, [first, first + batch.num_rows]).tolist()
+        places = pa.array(docs[start:stop] - first)
+        first += batch.num_rows
+        if start == stop:
+            continue
+        last = last_revision(context, shard.source, shard.blocks, batch.take(places))
+        facts = rows.take(places).combine_chunks()
+        some = members.slice(start, stop - start).combine_chunks()
         yield pa.record_batch(
             {
-                "doc": pa.array([one[0] for one in facts], pa.int64()),
-                "component": pa.array([members[one[0]][0] for one in facts], pa.int64()),
-                "exact": pa.array([members[one[0]][1] for one in facts], pa.int64()),
-                "id": batch["id"],
-                "source_rank": pa.array([shard.rank] * len(ids), pa.int32()),
-                "num_bytes": pa.array([one[2] for one in facts], pa.int64()),
-                "bands": pa.array([one[1] for one in facts], pa.list_(pa.uint64())),
-                "word_hashes": with_words(batch, ("word_hashes",))["word_hashes"],
+                **{name: some[name].chunk(0) for name in ("doc", "component", "exact")},
+                "id": last["id"],
+                "source_rank": pa.array([shard.rank] * last.num_rows, pa.int32()),
+                **{name: facts[name].chunk(0) for name in ("num_bytes", "bands")},
+                "word_hashes": with_words(last, ("word_hashes",))["word_hashes"],
             }
         )
 
@@ -131,22 +128,29 @@ def clusters(context: TaskContext, key: str, settings: Dedup, shingle_keys: Sequ
     with context.writing(key) as output, context.scratch() as scratch:
         path = output.path("clusters.parquet")
         link_clusters(files, str(path), settings=settings, memory_bytes=context.memory, scratch=str(scratch))
-        names = {row["doc"]: row["id"] for row in pq.read_table(path, columns=["doc", "id"]).to_pylist()}
+        name_of = _names(path, scratch)
         with ParquetFile(output.path("duplicates.parquet"), DUPLICATES) as file:
-            for batch in pq.ParquetFile(path).iter_batches(1000):
-                file.write_rows(
-                    [
-                        {
-                            "id": row["id"],
-                            "cluster": names[row["cluster"]],
-                            "cluster_size": row["cluster_size"],
-                            "kept_id": None,
-                            "similarity": row["similarity"],
-                            "verified": row["verified"],
-                        }
-                        for row in batch.to_pylist()
-                    ]
-                )
+            for batch in read_batches(path):
+                columns = {
+                    "cluster": pa.array(name_of(batch["cluster"].to_numpy()), pa.string()),
+                    "kept_id": pa.nulls(batch.num_rows, pa.string()),
+                }
+                arrays = [columns[name] if name in columns else batch[name] for name in DUPLICATES.names]
+                file.write(pa.RecordBatch.from_arrays(arrays, schema=DUPLICATES))
+
+
+def _names(path: Path, scratch: Path) -> Callable[[np.ndarray], list[str]]:
+    """Return the function from numbers of documents in clusters.parquet to their ids, which stay on disk."""
+    docs, ids = DiskColumn(str(scratch), "named_docs", np.int64), DiskColumn(str(scratch), "named_ids", np.uint8)
+    for batch in read_batches(path, ["doc", "id"]):
+        docs.append(batch["doc"].to_numpy())
+        ids.append(np.frombuffer(bytes.fromhex("".join(batch["id"].to_pylist())), np.uint8))
+    numbers, raw = docs.finish(), ids.finish().reshape(-1, 16)
+
+    def name_of(wanted: np.ndarray) -> list[str]:
+        return [row.tobytes().hex() for row in raw[np.searchsorted(numbers, wanted)]]
+
+    return name_of
 
 
 def cluster_numbers(context: TaskContext, key: str | None, first: int, documents: int) -> np.ndarray:
@@ -174,12 +178,13 @@ STATE = pa.schema(
 
 def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
     """Write which documents of a shard are still kept; return the number of documents."""
-    removed = read_removed(context.entry(one).path("removed.parquet") for one in shard.decided)
+    removals = Removals(context.entry(one).path("removed.parquet") for one in shard.decided)
     doc = shard.first
+    signed = context.entry(shard.signatures).path("measurements.parquet")
     with ParquetFile(path, STATE) as file:
-        signed = pq.ParquetFile(context.entry(shard.signatures).path("measurements.parquet"))
-        for batch in signed.iter_batches(1000, columns=["id", "num_bytes"]):
+        for batch in read_batches(signed, ["id", "num_bytes"]):
             ids = batch["id"].to_pylist()
+            removed = removals.about(ids)
             file.write(
                 pa.record_batch(
                     [
@@ -193,6 +198,7 @@ def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
                 )
             )
             doc += len(ids)
+    removals.finish()
     return doc - shard.first
 
 
@@ -233,27 +239,33 @@ def choose(
         output.counts["shards"] = _split(context, scratch / "choice.parquet", shards, output.folder)
 
 
-def _split(context: TaskContext, path: Path, shards: Sequence[ShardOfCorpus], folder: Path) -> list[dict[str, Any]]:
+def _split(
+    context: TaskContext, path: Path, shards: Sequence[ShardOfCorpus], folder: Path
+) -> list[dict[str, dict[str, int]]]:
     """Write choice-<shard>.parquet for each shard, so that a change in one leaves the others' results alone.
 
     Returns:
         For each shard, documents and bytes removed, by "<stage>/<rule>".
     """
     counts = []
-    ends = [shard.first for shard in shards[1:]] + [None]
-    schema = pq.read_schema(path)
-    for number, (shard, end) in enumerate(zip(shards, ends, strict=True)):
-        bounds = [("doc", ">=", shard.first)] + ([("doc", "<", end)] if end is not None else [])
-        with ParquetFile(folder / f"choice-{number:05d}.parquet", schema.remove_metadata()) as file:
-            for batch in pq.read_table(path, filters=bounds).to_batches(1000):
-                file.write(batch.replace_schema_metadata(None))
-        reasons = {
-            row["id"]: f"{row['stage']}/{row['rule']}"
-            for row in pq.read_table(
-                folder / f"choice-{number:05d}.parquet", columns=["id", "removed", "stage", "rule"]
-            ).to_pylist()
-            if row["removed"]
-        }
-        sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), reasons)
-        counts.append({"removed": dict(sorted(Counter(reasons.values()).items())), "bytes": sizes})
+    schema = pq.read_schema(path).remove_metadata()
+    batches = read_batches(path)
+    waiting = next(batches, None)
+    for number, shard in enumerate(shards):
+        extracted = context.entry(shard.extracted)
+        end = shard.first + extracted.counts["extracted"]
+        sizes = pq.read_table(extracted.path("sizes.parquet"), columns=["bytes"])["bytes"].to_numpy()
+        removed = RemovalCounts()
+        with ParquetFile(folder / f"choice-{number:05d}.parquet", schema) as file:
+            while waiting is not None:
+                stop = int(np.searchsorted(waiting["doc"].to_numpy(), end))
+                part = waiting.slice(0, stop)
+                file.write(part.replace_schema_metadata(None))
+                for row in part.filter(part["removed"]).select(["doc", "stage", "rule"]).to_pylist():
+                    removed.add(row["stage"], row["rule"], int(sizes[row["doc"] - shard.first]))
+                if stop < waiting.num_rows:
+                    waiting = waiting.slice(stop)
+                    break
+                waiting = next(batches, None)
+        counts.append(removed.as_json())
     return counts

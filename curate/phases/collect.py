@@ -12,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.document import CURATED, DECISION, EDITS, REMOVED, REMOVED_EARLY
-from curate.ledger import SourceLedger, Tally, add, balance
+from curate.document import CURATED, DECISION, EDITS, REMOVED
+from curate.ledger import SourceLedger, Tally, add, balance, same_rows
 from curate.phases.measure import Block
 from curate.pipeline import (
     ParquetFile,
+    Removals,
+    RowsAbout,
+    RowsBeside,
     apply_step,
     read_batches,
-    read_removed,
     removal,
     replace_text,
     rows_written,
@@ -64,9 +66,7 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
         bytes_payload=early.counts["payload"],
         skipped=dict(early.counts["skipped"]),
     )
-    removed = read_removed(context.entry(one).path("removed.parquet") for one in settings.decided)
-    choices = _choices(context, settings)
-    cuts = _cuts(context, settings)
+    said = _Said(context, settings)
     measured: Counter[str] = Counter()
     with context.writing(key) as output:
         paths = {name: output.path(f"{name}.parquet") for name in ("documents", "decisions", "edits")}
@@ -76,7 +76,7 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
             ParquetFile(paths["edits"], EDITS) as edits,
         ):
             rows = _merged(
-                _decide(context, settings, removed, choices, cuts, ledger, documents, edits, measured),
+                _decide(context, settings, said, ledger, documents, edits, measured),
                 _early(context, settings, ledger),
             )
             pending: list[dict[str, Any]] = []
@@ -86,6 +86,7 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
                     decisions.write_rows(pending)
                     pending = []
             decisions.write_rows(pending)
+        said.finish()
         kept = rows_written(paths["documents"])
         _check(context, settings, ledger, paths)
         output.counts |= {
@@ -95,20 +96,58 @@ def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
         }
 
 
-def _choices(context: TaskContext, settings: Collected) -> dict[str, dict[str, Any]]:
-    """Return id -> what choose says about it; a document without an entry is kept for training, alone."""
-    if settings.choice is None:
-        return {}
-    key, name = settings.choice
-    return {row["id"]: row for row in pq.read_table(context.entry(key).path(name)).to_pylist()}
+class _Said:
+    """What the phases before say about the documents of a shard, read while the documents go by."""
 
+    def __init__(self, context: TaskContext, settings: Collected) -> None:
+        self._removals = Removals(context.entry(one).path("removed.parquet") for one in settings.decided)
+        self._choices = self._cuts = self._languages = None
+        if settings.choice is not None:
+            key, name = settings.choice
+            self._choices = RowsAbout(context.entry(key).path(name))
+        if settings.edits is not None:
+            self._cuts = RowsAbout(context.entry(settings.edits).path("edits.parquet"), EDITS)
+        if settings.language is not None:
+            path = context.entry(settings.language).path("measurements.parquet")
+            self._languages = RowsBeside(path, ["id", "language"])
+        self._source = settings.source
 
-def _cuts(context: TaskContext, settings: Collected) -> dict[str, list[dict[str, Any]]]:
-    cuts: dict[str, list[dict[str, Any]]] = {}
-    if settings.edits is not None:
-        for row in pq.read_table(context.entry(settings.edits).path("edits.parquet"), schema=EDITS).to_pylist():
+    def about(self, ids: Sequence[str]) -> _Batch:
+        """Return what is said about the next documents."""
+        cuts: dict[str, list[dict[str, Any]]] = {}
+        for row in self._cuts.about(ids) if self._cuts is not None else ():
             cuts.setdefault(row["id"], []).append(row)
-    return cuts
+        languages: dict[str, str | None] = {}
+        if self._languages is not None:
+            rows = self._languages.take(len(ids))
+            same_rows(self._source, "collect", "", ids, rows["id"].to_pylist())
+            languages = dict(zip(ids, rows["language"].to_pylist(), strict=True))
+        choices = {row["id"]: row for row in self._choices.about(ids)} if self._choices is not None else {}
+        return _Batch(self._removals.about(ids), choices, cuts, languages)
+
+    def finish(self) -> None:
+        """Raise ValueError unless everything that was said was about a document of the shard."""
+        self._removals.finish()
+        for rows in (self._choices, self._cuts):
+            if rows is not None:
+                rows.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is said about one batch, by id.
+
+    Attributes:
+        removed: Removals by decide and decontaminate.
+        choices: What choose says; a document without an entry is kept for training, alone.
+        cuts: Spans to cut.
+        languages: Measured languages.
+    """
+
+    removed: dict[str, dict[str, Any]]
+    choices: Mapping[str, dict[str, Any]]
+    cuts: Mapping[str, list[dict[str, Any]]]
+    languages: Mapping[str, str | None]
 
 
 def cut_spans(text: str, spans: Sequence[Mapping[str, Any]]) -> str:
@@ -125,23 +164,20 @@ def cut_spans(text: str, spans: Sequence[Mapping[str, Any]]) -> str:
 def _decide(
     context: TaskContext,
     settings: Collected,
-    removed: Mapping[str, dict[str, Any]],
-    choices: Mapping[str, dict[str, Any]],
-    cuts: Mapping[str, list[dict[str, Any]]],
+    said: _Said,
     ledger: SourceLedger,
     documents: ParquetFile,
     edits: ParquetFile,
     measured: Counter[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield one decision for each extracted document, in file order, and write the kept ones."""
-    languages = _languages(context, settings)
     for batch in read_batches(context.entry(settings.extracted).path("extracted.parquet")):
         ids = batch["id"].to_pylist()
         sizes = text_bytes(batch["text"])
-        gone = {name: removed[name] for name in ids if name in removed}
-        for name in ids:
-            choice = choices.get(name)
-            if choice is not None and choice["removed"]:
+        about = said.about(ids)
+        gone, cuts = about.removed, about.cuts
+        for name, choice in about.choices.items():
+            if choice["removed"]:
                 similarity = choice["similarity"]
                 copied = removal(
                     name,
@@ -159,7 +195,7 @@ def _decide(
         final = _final_text(context, settings, batch, gone, cuts, measured)
         keep = [row for row, name in enumerate(ids) if name not in gone]
         kept = final.take(pa.array(keep, pa.int64()))
-        documents.write(_curated(kept, [choices.get(ids[row]) for row in keep], languages, settings.source))
+        documents.write(_curated(kept, about, settings.source))
         edits.write_rows([cut for row in keep for cut in cuts.get(ids[row], ())])
         after = text_bytes(kept["text"])
         ledger.kept += len(keep)
@@ -214,38 +250,28 @@ def _final_text(
     return replace_text(batch, pa.array(texts, pa.large_string()))
 
 
-def _languages(context: TaskContext, settings: Collected) -> Mapping[str, str]:
-    if settings.language is None:
-        return {}
-    table = pq.read_table(context.entry(settings.language).path("measurements.parquet"), columns=["id", "language"])
-    return dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
-
-
-def _curated(
-    kept: pa.RecordBatch, choices: Sequence[Mapping[str, Any] | None], languages: Mapping[str, str], source: str
-) -> pa.RecordBatch:
-    declared = kept["language"].to_pylist()
+def _curated(kept: pa.RecordBatch, about: _Batch, source: str) -> pa.RecordBatch:
+    names, declared = kept["id"].to_pylist(), kept["language"].to_pylist()
+    languages = [about.languages.get(name) or own for name, own in zip(names, declared, strict=True)]
+    choices = [about.choices.get(name) for name in names]
     columns = {
-        "language": pa.array(
-            [languages.get(name) or own for name, own in zip(kept["id"].to_pylist(), declared, strict=True)],
-            pa.string(),
-        ),
+        "language": pa.array(languages, pa.string()),
         "split": pa.array([choice["split"] if choice else "train" for choice in choices], pa.string()),
         "cluster_size": pa.array([choice["cluster_size"] if choice else 1 for choice in choices], pa.int32()),
         "source": pa.array([source] * kept.num_rows, pa.string()),
     }
-    return pa.RecordBatch.from_arrays(
-        [columns.get(name, kept[name] if name in kept.schema.names else None) for name in CURATED.names], schema=CURATED
-    )
+    arrays = [columns[name] if name in columns else kept[name] for name in CURATED.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=CURATED)
 
 
 def _early(context: TaskContext, settings: Collected, ledger: SourceLedger) -> Iterator[dict[str, Any]]:
     """Yield the decisions of records that never had a text, in file order."""
     path = context.entry(settings.extracted).path("removed.parquet")
-    for row in pq.read_table(path, schema=REMOVED_EARLY).to_pylist():
-        add(ledger.removed, row["stage"], row["rule"], 1)
-        add(ledger.bytes_removed, row["stage"], row["rule"], 0)
-        yield _decision(row["id"], row, row["url"], row["path"], row["offset"])
+    for batch in read_batches(path):
+        for row in batch.to_pylist():
+            add(ledger.removed, row["stage"], row["rule"], 1)
+            add(ledger.bytes_removed, row["stage"], row["rule"], 0)
+            yield _decision(row["id"], row, row["url"], row["path"], row["offset"])
 
 
 def _decision(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from curate.document import REMOVED
 from curate.ledger import balance, same_rows
-from curate.pipeline import Fired, ParquetFile, evaluate, removal, rows_written, sizes_by_rule
+from curate.pipeline import (
+    Fired,
+    ParquetFile,
+    RemovalCounts,
+    RowsBeside,
+    evaluate,
+    read_batches,
+    removal,
+    rows_written,
+)
 from curate.plan import TaskContext
 from curate.stage import Rule
 
@@ -37,49 +44,58 @@ class Judged:
 
 def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str, blocks: Sequence[Judged]) -> None:
     """Write removed.parquet (REMOVED): one row for each document of the shard that a rule removes, in file order."""
-    extracted = context.entry(extracted_key).path("extracted.parquet")
-    ids = pq.read_table(extracted, columns=["id"])["id"].to_pylist()
-    columns: dict[str, pa.ChunkedArray] = {}
-    fired: list[list[tuple[Fired | None, str, Any]]] = [[] for _ in ids]  # of each document, in recipe order
-    for block in blocks:
-        own: dict[str, pa.ChunkedArray] = {}
-        if block.key is not None:
-            table = pq.read_table(context.entry(block.key).path("measurements.parquet"))
-            same_rows(source, block.name, "", ids, table["id"].to_pylist())
-            own = {name: table[name] for name in table.column_names if name not in _BOOKKEEPING}
-            _failures(block.name, table, fired)
-        columns |= own  # a later block of the same measure is what `where` sees
-        for rule in block.rules:
-            result = evaluate(rule, columns | own, len(ids))
-            for row in np.flatnonzero(result.mask).tolist():
-                fired[row].append((result, rule.name, result.values[row]))
-    reasons: dict[str, str] = {}
+    extracted = context.entry(extracted_key)
+    measured = {
+        block.name: RowsBeside(context.entry(block.key).path("measurements.parquet"))
+        for block in blocks
+        if block.key is not None
+    }
+    counts = RemovalCounts()
+    seen = 0
     with context.writing(key) as output:
         path = output.path("removed.parquet")
         with ParquetFile(path, REMOVED) as file:
-            for start in range(0, len(ids), 1000):
-                rows = []
-                for row in range(start, min(start + 1000, len(ids))):
-                    if fired[row]:
-                        record = _record(ids[row], fired[row], columns, row)
-                        reasons[ids[row]] = f"{record['stage']}/{record['rule']}"
-                        rows.append(record)
-                file.write_rows(rows)
-        balance(source, "decide", "documents", len(reasons), {"removed": rows_written(path)})
-        sizes = sizes_by_rule(context.entry(extracted_key).path("sizes.parquet"), reasons)
-        output.counts |= {"removed": dict(sorted(Counter(reasons.values()).items())), "bytes": sizes}
+            for batch in read_batches(extracted.path("sizes.parquet")):
+                ids, sizes = batch["id"].to_pylist(), batch["bytes"].to_pylist()
+                seen += len(ids)
+                tables = {name: rows.take(len(ids)) for name, rows in measured.items()}
+                for name, table in tables.items():
+                    same_rows(source, name, "", ids, table["id"].to_pylist())
+                removed = _judge(ids, blocks, tables)
+                for row, record in removed.items():
+                    counts.add(record["stage"], record["rule"], sizes[row])
+                file.write_rows(list(removed.values()))
+        balance(source, "decide", "documents", extracted.counts["extracted"], {"judged": seen})
+        balance(source, "decide", "documents", counts.total(), {"removed": rows_written(path)})
+        output.counts |= counts.as_json()
 
 
-def _failures(block: str, table: pa.Table, fired: list[list[tuple[Fired | None, str, Any]]]) -> None:
+def _judge(ids: Sequence[str], blocks: Sequence[Judged], tables: Mapping[str, pa.Table]) -> dict[int, dict[str, Any]]:
+    """Return row -> removal of those documents of a batch that a rule removes, in order."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    fired: dict[int, list[tuple[Fired | None, str, Any]]] = {}  # of each row, in recipe order
+    for block in blocks:
+        if block.name in tables:
+            table = tables[block.name]
+            # A later block of the same measure is what `where` sees.
+            columns |= {name: table[name] for name in table.column_names if name not in _BOOKKEEPING}
+            _failures(block.name, table, fired)
+        for rule in block.rules:
+            result = evaluate(rule, columns, len(ids))
+            for row in np.flatnonzero(result.mask).tolist():
+                fired.setdefault(row, []).append((result, rule.name, result.value(row)))
+    return {row: _record(ids[row], fired[row], columns, row) for row in sorted(fired)}
+
+
+def _failures(block: str, table: pa.Table, fired: dict[int, list[tuple[Fired | None, str, Any]]]) -> None:
     kinds = table["failure"]
     if kinds.null_count == len(kinds):
         return
     messages = table["failure_message"].to_pylist()
     for row, kind in enumerate(kinds.to_pylist()):
-        if kind == "error":
-            fired[row].append((None, f"{block}.error", messages[row]))
-        elif kind is not None:
-            fired[row].append((None, f"quarantine.{block}", messages[row]))
+        if kind is not None:
+            rule = f"{block}.error" if kind == "error" else f"quarantine.{block}"
+            fired.setdefault(row, []).append((None, rule, messages[row]))
 
 
 def _record(

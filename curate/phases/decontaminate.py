@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,10 +13,12 @@ import pyarrow.parquet as pq
 from curate.decontaminate.decide import Common, count_common, decide, summarise
 from curate.decontaminate.index import Index, build_index, overlaps
 from curate.decontaminate.settings import Decontaminate
+from curate.document import CONTAMINATION
 from curate.inputs import InputFile, fetch
+from curate.ledger import same_rows
 from curate.phases.cluster import ShardOfCorpus, cluster_numbers
 from curate.phases.measure import last_revision
-from curate.pipeline import BATCH_ROWS, read_batches, read_removed, sizes_by_rule
+from curate.pipeline import BATCH_ROWS, ParquetFile, RemovalCounts, Removals, RowsAbout, RowsBeside, read_batches
 from curate.plan import TaskContext
 from curate.stage import Stage
 from curate.words import with_words
@@ -82,32 +82,36 @@ def decide_shard(
     """
     loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
-    matches: dict[str, list[int]] = {}
-    for batch in read_batches(context.entry(matches_key).path("measurements.parquet")):
-        lengths = np.asarray(pc.list_value_length(batch["matches"]).fill_null(0))
-        for row in np.flatnonzero(lengths):
-            matches[batch["id"][row].as_py()] = batch["matches"][row].as_py()
+    extracted = context.entry(shard.extracted)
+    matches = RowsBeside(context.entry(matches_key).path("measurements.parquet"), ["id", "matches"])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in last_revision(context, shard.source, shard.extracted, shard.blocks, matches.keys()):
-            rows = pa.array([matches[name] for name in batch["id"].to_pylist()], pa.large_list(pa.uint64()))
-            some = pa.record_batch({"id": batch["id"], "text": batch["text"], "matches": rows})
-            yield with_words(some, ("word_hashes",))
+        for batch in read_batches(extracted.path("extracted.parquet")):
+            rows = matches.take(batch.num_rows)
+            same_rows(shard.source, "decontaminate", "", batch["id"].to_pylist(), rows["id"].to_pylist())
+            some = pc.greater(pc.fill_null(pc.list_value_length(rows["matches"]), 0), 0).combine_chunks()
+            if some.true_count:
+                last = last_revision(context, shard.source, shard.blocks, batch.filter(some))
+                found = rows["matches"].combine_chunks().filter(some)
+                columns = {"id": last["id"], "text": last["text"], "matches": found}
+                yield with_words(pa.record_batch(columns), ("word_hashes",))
 
     decisions = decide(batches(), loaded, shared, settings)
-    before = read_removed(context.entry(one).path("removed.parquet") for one in shard.decided)
     with context.writing(key) as output:
         for name, table in decisions._asdict().items():
             pq.write_table(table, output.path(f"{name}.parquet"), compression="zstd")
-        newly = {
-            name: f"decontaminate/{rule}"
-            for name, rule in zip(
-                decisions.removed["id"].to_pylist(), decisions.removed["rule"].to_pylist(), strict=True
-            )
-            if name not in before
-        }
-        sizes = sizes_by_rule(context.entry(shard.extracted).path("sizes.parquet"), newly)
-        output.counts |= {"removed": dict(sorted(Counter(newly.values()).items())), "bytes": sizes}
+        earlier = Removals(context.entry(one).path("removed.parquet") for one in shard.decided)
+        now = RowsAbout(output.path("removed.parquet"))
+        counts = RemovalCounts()
+        for batch in read_batches(extracted.path("sizes.parquet")):
+            sizes = dict(zip(batch["id"].to_pylist(), batch["bytes"].to_pylist(), strict=True))
+            gone = earlier.about(list(sizes))
+            for row in now.about(list(sizes)):
+                if row["id"] not in gone:
+                    counts.add(row["stage"], row["rule"], sizes[row["id"]])
+        earlier.finish()
+        now.finish()
+        output.counts |= counts.as_json()
 
 
 def summary(context: TaskContext, key: str, index_key: str, common_key: str, decided: Sequence[str]) -> None:
@@ -115,9 +119,11 @@ def summary(context: TaskContext, key: str, index_key: str, common_key: str, dec
     loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
     built = json.loads(context.entry(index_key).path("summary.json").read_text())
-    tables = [pq.read_table(context.entry(one).path("contamination.parquet")) for one in decided]
     with context.writing(key) as output:
-        whole = pa.concat_tables(tables)
-        pq.write_table(whole, output.path("contamination.parquet"), compression="zstd", row_group_size=1000)
-        facts = summarise(built, whole.to_batches(), loaded, shared)
+        path = output.path("contamination.parquet")
+        with ParquetFile(path, CONTAMINATION) as file:
+            for one in decided:
+                for batch in read_batches(context.entry(one).path("contamination.parquet")):
+                    file.write(batch)
+        facts = summarise(built, read_batches(path), loaded, shared)
         output.path("summary.json").write_text(json.dumps(facts, ensure_ascii=False))

@@ -91,7 +91,7 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
             "skipped": dict(sorted(counts.skipped.items())),
             "removed": dict(sorted(counts.removed.items())),
             "repairs": dict(sorted(counts.repairs.items())),
-            "warnings": counts.warnings[:_MOST_WARNINGS],
+            "warnings": counts.warnings,
         }
 
 
@@ -179,8 +179,9 @@ def _read_problems(
         if rule is not None:
             detail = batch["detail"][row].as_py() or ""
             bad[row] = removal(ids[row], "read", rule, value=detail)
-            place = f"{file.path}, at {batch['offset'][row].as_py()}"
-            counts.warnings.append(f"{place}: {rule}" + (f": {detail}" if detail else ""))
+            if len(counts.warnings) < _MOST_WARNINGS:
+                place = f"{file.path}, at {batch['offset'][row].as_py()}"
+                counts.warnings.append(f"{place}: {rule}" + (f": {detail}" if detail else ""))
 
 
 def _texts(

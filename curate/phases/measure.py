@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from curate.ledger import balance, same_rows
@@ -138,32 +137,19 @@ def _row_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=block_schema(step))
 
 
-def last_revision(
-    context: TaskContext,
-    source: str,
-    extracted_key: str,
-    blocks: Sequence[Block],
-    wanted: Collection[str] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield EXTRACTED batches whose `text` is the last revision, the rewrites applied again.
+def last_revision(context: TaskContext, source: str, blocks: Sequence[Block], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return an EXTRACTED batch with the last text revision, the rewrites applied again.
 
     Args:
         context: Of the task.
         source: Name of the source.
-        extracted_key: Result of extract for the shard.
         blocks: The steps of the source; only rewrites run.
-        wanted: Ids to yield, or None for all.
+        batch: Some documents of the source, revision 0.
     """
-    rewrites = [block for block in blocks if block.step.rewrites]
-    for batch in read_batches(context.entry(extracted_key).path("extracted.parquet")):
-        if wanted is not None:
-            mask = np.array([name in wanted for name in batch["id"].to_pylist()], bool)
-            if not mask.any():
-                continue
-            batch = batch.filter(pa.array(mask))
-        before = batch["id"].to_pylist()
-        for block in rewrites:
+    before = batch["id"].to_pylist()
+    for block in blocks:
+        if block.step.rewrites:
             _, text, _ = apply_step(block.step, block.name, source, block.stage_key, batch, context)
             batch = replace_text(batch, text)
-        same_rows(source, "measure", "", before, batch["id"].to_pylist())
-        yield batch
+    same_rows(source, "measure", "", before, batch["id"].to_pylist())
+    return batch
