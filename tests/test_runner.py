@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import machine
 import pyarrow.parquet as pq
 import pytest
 
 import curate
-import machine
 from curate.errors import CurateError, LedgerError, RecipeError, StageError, UsageError
 from curate.plan import PHASES
 
@@ -51,7 +51,9 @@ def test_every_document_is_accounted_for(finished: Path) -> None:
         removed = sum(sum(rules.values()) for rules in ledger["removed"].values())
         assert ledger["read"] == ledger["kept"] + removed
         size = ledger["bytes"]
-        assert size["read"] == size["kept"] + size["cut"] + sum(sum(rules.values()) for rules in size["removed"].values())
+        assert size["read"] == size["kept"] + size["cut"] + sum(
+            sum(rules.values()) for rules in size["removed"].values()
+        )
         decisions = pq.read_table(finished / "run" / "decisions" / source)
         assert decisions.num_rows == ledger["read"] == len(set(decisions["id"].to_pylist()))
         documents = pq.read_table(finished / "run" / "documents" / source)
@@ -199,7 +201,9 @@ def with_step(folder: Path, name: str, at: str = "") -> Path:
     """Return a project whose first source has a step from a file beside the recipe."""
     recipe = machine.project(folder, files=2, documents=12)
     (folder / "mine.py").write_text(LOSER)
-    text = recipe.read_text().replace("      - pii: {at: collect}", f"      - mine:{name}: {{{at}}}\n      - pii: {{at: collect}}")
+    text = recipe.read_text().replace(
+        "      - pii: {at: collect}", f"      - mine:{name}: {{{at}}}\n      - pii: {{at: collect}}"
+    )
     recipe.write_text(text)
     return recipe
 
@@ -227,7 +231,11 @@ def test_a_row_that_raises_is_removed_alone(tmp_path: Path) -> None:
     result = run(with_step(tmp_path, "Raises"), tmp_path, allow_code=True)
     assert result.manifest["ledger"]["one"]["removed"]["filter"]["Raises.error"] == 1
     assert result.manifest["reproducible"] is True
-    row = next(row for row in pq.read_table(tmp_path / "run" / "decisions" / "one").to_pylist() if row["rule"] == "Raises.error")
+    row = next(
+        row
+        for row in pq.read_table(tmp_path / "run" / "decisions" / "one").to_pylist()
+        if row["rule"] == "Raises.error"
+    )
     assert row["value_label"] == "ValueError: cannot measure this one"
 
 
@@ -254,8 +262,20 @@ def test_a_document_that_kills_its_worker_is_quarantined(tmp_path: Path) -> None
 
 def test_two_runs_in_one_folder(tmp_path: Path) -> None:
     recipe = machine.project(tmp_path, files=2, documents=12)
-    arguments = [sys.executable, "-m", "curate.cli", "run", str(recipe), "--output", str(tmp_path / "run"), "--cache", str(tmp_path / "cache")]
-    processes = [subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in range(2)]
+    arguments = [
+        sys.executable,
+        "-m",
+        "curate.cli",
+        "run",
+        str(recipe),
+        "--output",
+        str(tmp_path / "run"),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
+    processes = [
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in range(2)
+    ]
     ends = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
     assert sorted(code for _, code in ends) == [0, 1]
     loser = next(message for message, code in ends if code == 1)
@@ -288,7 +308,21 @@ def test_lost_and_damaged_outputs_are_made_again(finished: Path, tmp_path: Path)
 def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:
     """Kill -9 of a worker from outside, while it works: the run ends well, nothing is quarantined."""
     recipe = machine.project(tmp_path, files=8, documents=40)
-    arguments = [sys.executable, "-m", "curate.cli", "run", str(recipe), "--output", str(tmp_path / "run"), "--cache", str(tmp_path / "cache"), "--workers", "2", "--until", "collect"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "curate.cli",
+        "run",
+        str(recipe),
+        "--output",
+        str(tmp_path / "run"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "--workers",
+        "2",
+        "--until",
+        "collect",
+    ]
     process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     import psutil
 
@@ -307,7 +341,12 @@ def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"until": "nowhere"}, "no such phase"), ({"limit": 0}, "at least 1"), ({"sample": 1.5}, "at most 1"), ({"workers": 0}, "at least 1")],
+    [
+        ({"until": "nowhere"}, "no such phase"),
+        ({"limit": 0}, "at least 1"),
+        ({"sample": 1.5}, "at most 1"),
+        ({"workers": 0}, "at least 1"),
+    ],
 )
 def test_wrong_options_are_refused(finished: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -325,12 +364,17 @@ def test_missing_input_is_refused_before_work(tmp_path: Path) -> None:
 
 def test_five_lines_deduplicate_ones_own_jsonl(tmp_path: Path) -> None:
     """Every section is optional."""
-    machine.write_jsonl(tmp_path / "a.jsonl", [{"id": name, "text": "The gate is shut tonight."} for name in "abc"] + [{"id": "d", "text": "Open."}])
+    machine.write_jsonl(
+        tmp_path / "a.jsonl",
+        [{"id": name, "text": "The gate is shut tonight."} for name in "abc"] + [{"id": "d", "text": "Open."}],
+    )
     recipe = tmp_path / "dedup.yaml"
     recipe.write_text("name: dedup\nsources:\n  own:\n    read: {kind: jsonl, paths: a.jsonl}\ndedup: {exact: {}}\n")
     result = run(recipe, tmp_path)
     assert result.manifest["ledger"]["own"]["removed"] == {"dedup": {"dedup.exact": 2}}
-    extracted = {row["id"]: row["source_id"] for row in pq.read_table(tmp_path / "run" / "extracted" / "own").to_pylist()}
+    extracted = {
+        row["id"]: row["source_id"] for row in pq.read_table(tmp_path / "run" / "extracted" / "own").to_pylist()
+    }
     assert [extracted[name] for name in machine.ids(tmp_path / "run", "documents")] == ["a", "d"]
 
 
@@ -341,3 +385,68 @@ def test_read_only_output(tmp_path: Path) -> None:
         run(recipe, tmp_path, output=tmp_path / "file" / "run")
     with pytest.raises(CurateError, match="cache cannot be written"):
         run(recipe, tmp_path, cache=tmp_path / "file" / "cache")
+
+
+def test_full_disk(tmp_path: Path) -> None:  # pipe-008
+    """A file size limit stands for a full disk: the run fails, nothing half is taken for whole, and it goes on afterwards."""
+    recipe = machine.project(tmp_path, files=4, documents=40)
+    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--until", "collect")
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); sys.argv[0] = 'curate'; from curate.cli import main; main()"
+    failed = subprocess.run(
+        [sys.executable, "-c", limited, "run", str(recipe), *map(str, where)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert failed.returncode == 1
+    assert "large" in failed.stderr  # "File too large"
+    assert "Traceback" not in failed.stderr
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert machine.command("run", recipe, *where).returncode == 0
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    run(recipe, clean, until="collect")
+    assert machine.contents(tmp_path / "run") == machine.contents(clean / "run")
+
+
+def test_names_from_the_input_are_data(tmp_path: Path) -> None:  # pipe-009
+    documents = [
+        {"id": "../../escape", "text": machine.prose(1), "source": "/abs/path"},
+        {"id": "a/b", "text": machine.prose(2), "source": "..\\win"},
+        {"id": "nul\u0000byte", "text": machine.prose(3), "source": "con"},
+    ]
+    inner = tmp_path / "inner"
+    machine.write_jsonl(inner / "a.jsonl", documents)
+    recipe = inner / "r.yaml"
+    recipe.write_text("name: r\nsources:\n  own:\n    read: {kind: jsonl, paths: a.jsonl}\n")
+    before = {path for path in tmp_path.rglob("*") if inner not in path.parents}
+    result = run(recipe, inner)
+    assert result.manifest["ledger"]["own"]["kept"] == 3
+    assert {path for path in tmp_path.rglob("*") if inner not in path.parents} == before
+    extracted = pq.read_table(inner / "run" / "extracted" / "own").to_pylist()
+    assert [row["source_id"] for row in extracted] == [document["id"] for document in documents]
+
+
+def test_empty_texts_are_no_duplicates(tmp_path: Path) -> None:  # exact-001, filter-001
+    texts = ["Gate shut.", "", " ", "\n", "\u200b\u00a0", "Weir open."]
+    machine.write_jsonl(tmp_path / "a.jsonl", [{"id": str(number), "text": text} for number, text in enumerate(texts)])
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("name: r\nsources:\n  own:\n    read: {kind: jsonl, paths: a.jsonl}\ndedup: {}\n")
+    result = run(recipe, tmp_path)
+    assert result.manifest["ledger"]["own"]["removed"] == {"extract": {"extract.empty": 4}}
+    assert pq.read_table(tmp_path / "run" / "duplicates.parquet").num_rows == 0
+
+
+def test_prose_rules_on_nothing_but_signs(tmp_path: Path) -> None:  # filter-001
+    texts = ["", "   ", "\n\n\n", "!!! ... ---", "\u200b", "12345 67890"]
+    machine.write_jsonl(
+        tmp_path / "a.jsonl", [{"id": f"e{number}", "text": text} for number, text in enumerate(texts, 1)]
+    )
+    recipe = tmp_path / "r.yaml"
+    steps = "[language, gopher_quality, gopher_repetition, c4_lines, fineweb, code]"
+    recipe.write_text(f"name: r\nsources:\n  own:\n    read: {{kind: jsonl, paths: a.jsonl}}\n    steps: {steps}\n")
+    result = run(recipe, tmp_path)
+    removed = result.manifest["ledger"]["own"]["removed"]
+    assert removed["extract"] == {"extract.empty": 4}
+    assert not any(rule.endswith(".error") for rules in removed.values() for rule in rules)
+    assert all(row["value"] == row["value"] for row in pq.read_table(tmp_path / "run" / "decisions").to_pylist())
