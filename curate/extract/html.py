@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 16 << 20
 MAX_ELEMENTS = 100_000
 MAX_TABLES = 16  # nested tables; trafilatura goes through all cells once for each table around them
-MAX_DEPTH = 500  # counted without tags that close one another (p, li, td): with them less than libxml2's 2,048
+MAX_ROW = 1000  # cells in a row; trafilatura takes time quadratic in them
+MAX_DEPTH = 100  # counted without tags that close one another (p, li, td): with them far less than libxml2's 2,048
 
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
 XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
@@ -296,7 +297,7 @@ def _flatten_cells(tree: HtmlElement) -> None:
     for cell in tree.iter("td", "th"):
         for name in ("colspan", "rowspan"):
             cell.attrib.pop(name, None)
-    for table in tree.xpath(f"//table[count(ancestor::table) >= {MAX_TABLES}]"):
+    for table in tree.xpath(f"//table[count(ancestor::table) >= {MAX_TABLES} or .//tr[count(*) > {MAX_ROW}]]"):
         for part in list(table.iter("table", "tbody", "thead", "tfoot", "tr", "td", "th")):
             part.tag = "div"
     for item in tree.xpath("//td//li | //th//li"):

@@ -71,7 +71,12 @@ class Parquet(Source):
         import pyarrow.parquet as pq
 
         try:
-            parquet = pq.ParquetFile(pa.PythonFile(file, mode="r"), buffer_size=BUFFER_BYTES, pre_buffer=False)
+            parquet = pq.ParquetFile(
+                pa.PythonFile(file, mode="r"),
+                buffer_size=BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
+            )
         except (pa.ArrowException, OSError) as error:
             file.seek(0)
             started = file.read(4) == b"PAR1"
@@ -129,8 +134,9 @@ class Parquet(Source):
             else:
                 why = f"column '{field}' is null" if body is None else f"column '{field}' holds no string"
             return values | {"rule": "read.no_text", "detail": f"{place}: {why}"}
-        if len(body) > self.max_bytes:
-            why = f"a text of {len(body)} exceeds the limit of {self.max_bytes} bytes (max_bytes). Raise max_bytes"
+        size = len(body) if isinstance(body, bytes) or 4 * len(body) <= self.max_bytes else len(body.encode("utf-8"))
+        if size > self.max_bytes:
+            why = f"a text of {size} bytes exceeds the limit of {self.max_bytes} (max_bytes). Raise max_bytes"
             return values | {"rule": "read.too_large", "detail": f"{place}: {why}"}
         if self.html is not None:
             is_text = isinstance(body, str)
