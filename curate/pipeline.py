@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.document import REMOVED, ROWS_PER_GROUP
-from curate.errors import StageError
+from curate.errors import CurateError, StageError
 from curate.ledger import balance
 from curate.plan import TaskContext
 from curate.stage import Rule, Step, bound_for
@@ -95,9 +95,10 @@ def guarded(
         try:
             with context.guard.watch(call.block, call.key, [ids[row] for row in rows]):
                 result = call.function(chosen)
-        except Exception as error:
-            if isinstance(error, MemoryError):
-                raise
+        except (CurateError, MemoryError):
+            raise  # no fault of a row: a model that is missing, say
+        except Exception:
+            parts = []  # found out row by row below
         else:
             parts, good = [_checked(call, result, len(rows))], rows
     if rows and not parts:
@@ -105,6 +106,8 @@ def guarded(
             try:
                 with context.guard.watch(call.block, call.key, [ids[row]]):
                     result = call.function(batch.slice(row, 1))
+            except (CurateError, MemoryError):
+                raise
             except Exception as error:
                 failures[row] = Failure("error", f"{type(error).__name__}: {error}")
             else:

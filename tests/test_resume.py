@@ -10,9 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 import machine
+import pytest
 
 POINTS = ("before_write", "after_write", "after_fsync", "after_rename", "after_entry")
 
@@ -28,7 +27,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 def leftovers(*folders: Path) -> list[Path]:
-    return [path for folder in folders for path in folder.rglob("*") if ".tmp" in path.name or path.parent.name == "tmp"]
+    return [
+        path for folder in folders for path in folder.rglob("*") if ".tmp" in path.name or path.parent.name == "tmp"
+    ]
 
 
 @pytest.mark.parametrize("number", [1, 6])
@@ -51,10 +52,19 @@ def test_killed_at_a_commit_point(
     assert leftovers(tmp_path / "run", tmp_path / "cache") == []
 
 
-def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:
+def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:  # pipe-003
     recipe, expected = finished
     moments = random.Random(11)
-    arguments = ["run", str(recipe), "--output", str(tmp_path / "run"), "--cache", str(tmp_path / "cache"), "--workers", "2"]
+    arguments = [
+        "run",
+        str(recipe),
+        "--output",
+        str(tmp_path / "run"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "--workers",
+        "2",
+    ]
     for _ in range(6):
         process = subprocess.Popen(
             [sys.executable, "-m", "curate.cli", *arguments],
@@ -74,7 +84,16 @@ def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str
 
 def test_interrupt_is_clean(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:
     recipe, expected = finished
-    arguments = ["run", str(recipe), "--output", str(tmp_path / "run"), "--cache", str(tmp_path / "cache"), "--workers", "2"]
+    arguments = [
+        "run",
+        str(recipe),
+        "--output",
+        str(tmp_path / "run"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "curate.cli", *arguments],
         env=os.environ | {"PYTHONPATH": str(machine.ROOT)},

@@ -123,7 +123,7 @@ def test_a_changed_step_redoes_what_depends_on_it(finished: Path, tmp_path: Path
     assert done["measure"] == (1, 2)  # source one, and the benchmarks, stand
 
 
-def test_another_recipe_in_the_folder_replaces_it(
+def test_another_recipe_in_the_folder_replaces_it(  # pipe-004; other workers: test_workers_and_memory_change_nothing
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy(finished, tmp_path)
@@ -260,7 +260,7 @@ def test_a_document_that_kills_its_worker_is_quarantined(tmp_path: Path) -> None
     assert machine.contents(tmp_path / "run") == before
 
 
-def test_two_runs_in_one_folder(tmp_path: Path) -> None:
+def test_two_runs_in_one_folder(tmp_path: Path) -> None:  # pipe-005
     recipe = machine.project(tmp_path, files=2, documents=12)
     arguments = [
         sys.executable,
@@ -290,7 +290,7 @@ def test_the_lock_of_a_dead_run_is_free(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / ".lock").exists()
 
 
-def test_lost_and_damaged_outputs_are_made_again(finished: Path, tmp_path: Path) -> None:
+def test_lost_and_damaged_outputs_are_made_again(finished: Path, tmp_path: Path) -> None:  # pipe-002
     folder = copy(finished, tmp_path)
     run(folder / "recipe.yaml", folder)  # links the folder to this cache
     (folder / "run" / "documents" / "one" / "00000.parquet").unlink()
@@ -305,7 +305,7 @@ def test_lost_and_damaged_outputs_are_made_again(finished: Path, tmp_path: Path)
     assert machine.contents(folder / "run") == machine.contents(finished / "run")
 
 
-def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:
+def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:  # pipe-001
     """Kill -9 of a worker from outside, while it works: the run ends well, nothing is quarantined."""
     recipe = machine.project(tmp_path, files=8, documents=40)
     arguments = [
@@ -391,7 +391,10 @@ def test_full_disk(tmp_path: Path) -> None:  # pipe-008
     """A file size limit stands for a full disk: the run fails, nothing half is taken for whole, and it goes on afterwards."""
     recipe = machine.project(tmp_path, files=4, documents=40)
     where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--until", "collect")
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); sys.argv[0] = 'curate'; from curate.cli import main; main()"
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); sys.argv[0] = 'curate'; "
+        "from curate.cli import main; main()"
+    )
     failed = subprocess.run(
         [sys.executable, "-c", limited, "run", str(recipe), *map(str, where)],
         capture_output=True,
@@ -450,3 +453,47 @@ def test_prose_rules_on_nothing_but_signs(tmp_path: Path) -> None:  # filter-001
     assert removed["extract"] == {"extract.empty": 4}
     assert not any(rule.endswith(".error") for rules in removed.values() for rule in rules)
     assert all(row["value"] == row["value"] for row in pq.read_table(tmp_path / "run" / "decisions").to_pylist())
+
+
+def test_exact_copies_by_one_rule(tmp_path: Path) -> None:  # exact-003
+    """The first in path order stays, in any order of the list of files, with any number of workers."""
+    machine.write_jsonl(
+        tmp_path / "p.jsonl", [{"id": "a1", "text": "Same text here."}, {"id": "a2", "text": "Other text."}]
+    )
+    machine.write_jsonl(
+        tmp_path / "q.jsonl", [{"id": "b1", "text": "Same text here."}, {"id": "b2", "text": "Third text."}]
+    )
+    kept = []
+    for number, (paths, workers) in enumerate(
+        (("[p.jsonl, q.jsonl]", 1), ("[p.jsonl, q.jsonl]", 4), ("[q.jsonl, p.jsonl]", 4))
+    ):
+        recipe = tmp_path / f"r{number}.yaml"
+        recipe.write_text(
+            f"name: r\nsources:\n  own:\n    read: {{kind: jsonl, paths: {paths}}}\ndedup: {{exact: {{}}}}\n"
+        )
+        folder = tmp_path / str(number)
+        run(recipe, folder, workers=workers)
+        names = {row["id"]: row["source_id"] for row in pq.read_table(folder / "run" / "extracted").to_pylist()}
+        kept.append([names[name] for name in machine.ids(folder / "run", "documents")])
+    assert kept == [["a1", "a2", "b2"], ["a1", "a2", "b2"], ["b1", "b2", "a2"]]
+    one, four = (machine.contents(tmp_path / name / "run") for name in "01")
+    assert one == four
+
+
+@pytest.mark.parametrize(
+    "where", ["tokenizer: {load: state.pkl}", "tokenizer: {load: state.model}", "language"]
+)  # config-006
+def test_a_pickle_is_never_loaded(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("state.pkl", "state.model"):
+        (tmp_path / name).write_bytes(b"cos\nmkdir\n(S'curate_pickle_ran'\ntR.")
+    machine.write_jsonl(tmp_path / "a.jsonl", [{"id": "a", "text": machine.prose(1)}])
+    steps = "[{language: {model: state.pkl}}]" if where == "language" else "[]"
+    recipe = tmp_path / "r.yaml"
+    section = "" if where == "language" else where + "\n"
+    recipe.write_text(
+        f"name: r\nsources:\n  own:\n    read: {{kind: jsonl, paths: a.jsonl}}\n    steps: {steps}\n{section}"
+    )
+    with pytest.raises(CurateError, match="state"):
+        run(recipe, tmp_path)
+    assert not (tmp_path / "curate_pickle_ran").exists()
