@@ -135,7 +135,14 @@ class Trafilatura(_HtmlExtractor):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("trafilatura", "lxml", "lxml_html_clean", "jusText", "resiliparse")
+    libraries: ClassVar[tuple[str, ...]] = (
+        "charset-normalizer",
+        "jusText",
+        "lxml",
+        "lxml_html_clean",
+        "resiliparse",
+        "trafilatura",
+    )
 
     mode: Literal["default", "precision", "recall"] = "default"
     fast: bool = False
@@ -171,7 +178,7 @@ class Resiliparse(_HtmlExtractor):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("resiliparse",)
+    libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "resiliparse")
 
     main_content: bool = True
     preserve_formatting: bool = True

@@ -162,7 +162,7 @@ class Files(Source):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("resiliparse",)
+    libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
 

@@ -47,7 +47,7 @@ class Jsonl(Source):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("lz4", "resiliparse", "zstandard")
+    libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     text: str = "text"
     html: str | None = None

@@ -46,7 +46,7 @@ class Parquet(Source):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("pyarrow", "resiliparse")
+    libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "pyarrow", "resiliparse")
 
     text: str = "text"
     html: str | None = None

@@ -66,7 +66,7 @@ class Warc(Source):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("brotli", "lz4", "resiliparse", "zstandard")
+    libraries: ClassVar[tuple[str, ...]] = ("brotli", "charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
 

@@ -2,7 +2,8 @@
 
 Labels mean what the WHATWG Encoding Standard says (section 4.2): latin-1 is windows-1252, gb2312 is gb18030. UTF-8
 that decodes beats every label: text in another encoding that happens to be valid UTF-8 is rarer by far than a wrong
-label. Detection is resiliparse's uchardet for the script; between 8-bit encodings of Latin letters the alphabets decide.
+label. Detection is resiliparse's uchardet for the script (charset-normalizer where that sees UTF-8); between 8-bit
+encodings of Latin letters the alphabets decide.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ ALIASES = {
     "iso-8859-8-e": "iso8859-8",
 }
 MAX_DETECTION_BYTES = 256 << 10
+WIDE_BYTES = 4096
 FEW_ERRORS = 0.02  # of the characters outside ASCII: a label is believed in spite of so many errors
 HIGH = re.compile(rb"[\x80-\xff]+")
-ASCII_LETTERS = re.compile(rb"[A-Za-z]+")
 UTF8_SEQUENCE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}",
 )
@@ -75,6 +76,7 @@ ALPHABETS = {
     "Italian, Catalan": ("àèéìíïòóùúüç·", "cp1252"),
     "Portuguese, Galician": ("áàâãéêíóôõúüçñ", "cp1252"),
     "Spanish, Basque": ("áéíóúüñç", "cp1252"),
+    "Breton": ("êñùâôü", "cp1252"),
     "Croatian, Bosnian, Slovene": ("čćđšž", "cp1250 iso8859-2"),
     "Czech": ("áčďéěíňóřšťúůýž", "cp1250 iso8859-2"),
     "Hungarian": ("áéíóöőúüű", "cp1250 iso8859-2"),
@@ -132,12 +134,12 @@ def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
     names = tuple(name for label in labels if (name := codec_of(label)))
     if "iso2022_jp" in names and b"\x1b" in data:
         return _replaced(data, "iso2022_jp")
+    if b"\0" in data[:WIDE_BYTES] and (wide := _wide(data[:WIDE_BYTES])):
+        return _replaced(data, wide)  # before UTF-8: ASCII letters with zeros between them are UTF-8 too
     try:
         return Decoded(data.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:
         pass
-    if wide := _wide(data):
-        return _replaced(data, wide)
     # More than two thirds of what is not ASCII is good UTF-8: GBK or Latin-1 would give a fifth at most.
     num_sequences = sum(1 for _ in UTF8_SEQUENCE.finditer(data))
     as_utf8 = _replaced(data, "utf-8")
@@ -174,9 +176,17 @@ def detect(data: bytes) -> str:
 
     sample = data[:MAX_DETECTION_BYTES]
     found = codec_of(detect_encoding(sample, max_len=len(sample), from_html_meta=False) or "") or "cp1252"
-    if found == "utf-8" or found.startswith(("utf-16", "utf-32")):
-        found = "cp1252" if _looks_latin(sample) else "cp1251"
+    if found.startswith("utf"):  # it has been tried
+        found = "cp1252" if _looks_latin(sample) else _second_opinion(sample)
     return _latin(sample, found) if found in LATIN or (found.startswith("iso8859") and _looks_latin(sample)) else found
+
+
+def _second_opinion(data: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data).best()
+    found = codec_of(best.encoding) if best is not None else None
+    return found if found is not None and not found.startswith("utf") else "cp1252"
 
 
 def _latin(data: bytes, found: str) -> str:
@@ -234,17 +244,16 @@ codecs.register_error("c1_controls", _c1_controls)
 
 def _wide(data: bytes) -> str | None:
     """Return utf-16-le or utf-16-be if the zero bytes of Latin text stand on one side only."""
-    sample = data[:4096]
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if max(even, odd) < len(sample) // 8 or min(even, odd) * 8 > max(even, odd):
+    even, odd = data[0::2].count(0), data[1::2].count(0)
+    if max(even, odd) < len(data) / 8 or min(even, odd) * 8 > max(even, odd):
         return None
     return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _looks_latin(data: bytes) -> bool:
-    """Whether high bytes are the exception among letters, as in every language written in Latin letters."""
-    high = sum(map(len, HIGH.findall(data)))
-    return high * 2 <= sum(map(len, ASCII_LETTERS.findall(data)))
+    """Whether high bytes stand alone or in twos, between ASCII letters: elsewhere whole words are made of them."""
+    runs = [len(run) for run in HIGH.findall(data[:MAX_DETECTION_BYTES])]
+    return 2 * sum(run for run in runs if run >= 3) <= sum(runs)
 
 
 def without_surrogates(value: Any) -> Any:

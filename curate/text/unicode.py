@@ -21,7 +21,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LINE_END = re.compile("\r\n?|\x0c")  # a form feed ends a line and a page
 
-REPAIRS = ("surrogates", "terminal_codes", "mojibake", "c1_controls", "line_ends", "controls", "nfc")
+REPAIRS = ("surrogates", "terminal_codes", "mojibake", "line_ends", "controls", "nfc")
 
 
 def repair(text: str) -> tuple[str, tuple[str, ...]]:
@@ -44,8 +44,7 @@ def repair(text: str) -> tuple[str, tuple[str, ...]]:
         return text, _ordered(repairs)
     text = note("surrogates", _without_surrogates(text))
     text = note("terminal_codes", TERMINAL_CODE.sub("", text))
-    text = note("mojibake", "\n".join(_fix_line(line) for line in text.split("\n")))
-    text = note("c1_controls", C1.sub(_from_cp1252, text))
+    text = note("mojibake", C1.sub(_from_cp1252, "\n".join(_fix_line(line) for line in text.split("\n"))))
     text = note("controls", CONTROL.sub("", text))
     text = note("nfc", unicodedata.normalize("NFC", text))
     return text, _ordered(repairs)
