@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
 from curate.errors import InputError, Problem, RecipeError, StageError
-from curate.inputs import InputFile, expand_variables, fixed_shards, list_inputs
+from curate.inputs import InputFile, expand_variables, fixed_shards, is_remote, list_inputs
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
@@ -163,9 +163,7 @@ class Curation:
         tasks = []
         for source in self.recipe.sources:
             files = inputs_of(source, self.recipe.base, self.cache)
-            self.inputs[source.name] = {
-                "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.digest} for file in files]
-            }
+            self.inputs[source.name] = {"files": [_input_facts(file) for file in files]}
             sizes = tuple(file.bytes for file in files)
             whole = self.limit is not None  # counting to a limit across shards needs one reader
             groups = (tuple(range(len(files))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
@@ -615,6 +613,11 @@ class Curation:
                 )
         write_bytes(self.output / "quarantine.parquet", temporary.read_bytes())
         self.files.add(Path("quarantine.parquet"))
+
+
+def _input_facts(file: InputFile) -> dict[str, Any]:
+    """Return what the manifest says of an input file: its sha256, or for a remote one the digest of address, size and etag."""
+    return {"path": file.path, "bytes": file.bytes, "etag_digest" if is_remote(file.url) else "sha256": file.digest}
 
 
 def _benchmark_names(files: Sequence[InputFile]) -> list[str]:

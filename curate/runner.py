@@ -217,7 +217,7 @@ def run(
             _begin(folder, recipe, progress)
             _preflight(recipe, store, train=train)
             account = Account(source.name for source in recipe.sources)
-            count = workers or len(os.sched_getaffinity(0))
+            count = workers or _cores()
             executor = LocalExecutor(store, workers=count, memory=memory, modules=recipe.modules)
             with executor:
                 curation = Curation(recipe, folder, store, executor, account, progress, limit=limit, sample=sample)
@@ -240,6 +240,11 @@ def run(
             f"{manifest['quarantined']} documents were quarantined (quarantine.parquet names them) and --strict was given."
         )
     return RunResult(folder, manifest, training.exit_code)
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_options(until: str, limit: int | None, sample: float | None, workers: int | None) -> None:

@@ -85,7 +85,7 @@ def project(folder: Path, *, files: int = 12, documents: int = 50, recipe: str =
     """Write a recipe with two sources and a benchmark; return the recipe's path."""
     corpus(folder / "in" / "one", files=files, documents=documents)
     corpus(folder / "in" / "two", files=max(1, files // 3), documents=documents, first=files * documents // 2)
-    leaked = {"question": prose(20, 3).replace("\n", " "), "answer": "the miller"}
+    leaked = {"question": prose(11, 3).replace("\n", " "), "answer": "the miller"}
     write_jsonl(
         folder / "in" / "benchmark.jsonl",
         [

@@ -497,3 +497,38 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, where: str, monkeypatch: pytes
     with pytest.raises(CurateError, match="state"):
         run(recipe, tmp_path)
     assert not (tmp_path / "curate_pickle_ran").exists()
+
+
+SECTIONS = ("dedup", "decontaminate", "tokenizer", "validation", "mixture")
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        (),
+        ("validation",),
+        ("decontaminate",),
+        ("dedup",),
+        ("tokenizer",),
+        ("tokenizer", "mixture"),
+        ("dedup", "validation"),
+    ],
+    ids="+".join,
+)
+def test_every_section_is_optional(tmp_path: Path, present: tuple[str, ...]) -> None:
+    recipe = machine.project(tmp_path, files=2, documents=14)
+    absent = [f"{section}: ~" for section in SECTIONS if section not in present]
+    (tmp_path / "variant.yaml").write_text("extends: recipe.yaml\n" + "\n".join(absent) + "\n")
+    result = run(tmp_path / "variant.yaml", tmp_path)
+    del recipe
+    folder = tmp_path / "run"
+    removed = {stage for ledger in result.manifest["ledger"].values() for stage in ledger["removed"]}
+    assert ("dedup" in removed) == ("dedup" in present)
+    assert ("decontaminate" in removed) == ("decontaminate" in present)
+    splits = set(pq.read_table(folder / "documents", columns=["split"])["split"].to_pylist())
+    assert ("validation" in splits) == ("validation" in present)
+    assert (folder / "tokens").exists() == ("tokenizer" in present)
+    assert (folder / "mixture.json").exists() == ("mixture" in present)
+    assert (folder / "duplicates.parquet").exists()
+    assert (folder / "contamination.parquet").exists()
+    assert (folder / "report.html").exists()
