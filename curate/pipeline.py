@@ -25,7 +25,9 @@ from curate.words import with_words
 
 BATCH_ROWS = 256
 BATCH_BYTES = 8 << 20  # text of one batch; keeps memory flat when documents are long
-GROUP_BYTES = 16 << 20  # text of one row group of a file, the row that fills it included
+GROUP_BYTES = 8 << 20  # text of one row group of a file, the row that fills it included
+
+TRANSIENT = ("words", "word_hashes")  # columns of `curate.words`
 
 TYPES: Mapping[str, pa.DataType] = {
     "float64": pa.float64(),
@@ -153,6 +155,8 @@ def apply_step(
 ) -> tuple[pa.RecordBatch, pa.Array, dict[int, Failure]]:
     """Apply one step of a source to a batch that has `id`, `text` and the extracted columns.
 
+    Words that the step reads are split here unless the batch brings them.
+
     Returns:
         The measured columns; the text after the step (the old text where it failed or does not rewrite); the failures.
     """
@@ -162,7 +166,9 @@ def apply_step(
     schema = pa.schema(fields)
 
     def function(rows: pa.RecordBatch) -> pa.RecordBatch:
-        return step.apply(with_words(rows, step.reads))
+        return step.apply(add_words(rows, step.reads))
+
+    batch = batch.drop_columns([name for name in TRANSIENT if name in batch.schema.names and name not in step.reads])
 
     result, failures = guarded(Call(source, block, key, function, schema), batch, batch["id"].to_pylist(), context)
     text = batch["text"]
@@ -182,8 +188,15 @@ def apply_step(
     return result, text, failures
 
 
+def add_words(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the batch with those columns of TRANSIENT that are asked for and not there yet; other names are ignored."""
+    missing = [name for name in columns if name in TRANSIENT and name not in batch.schema.names]
+    return with_words(batch, missing) if missing else batch
+
+
 def replace_text(batch: pa.RecordBatch, text: pa.Array) -> pa.RecordBatch:
-    """Return the batch with another text revision."""
+    """Return the batch with another text revision, without the words of the old one."""
+    batch = batch.drop_columns([name for name in TRANSIENT if name in batch.schema.names])
     return batch.set_column(batch.schema.get_field_index("text"), batch.schema.field("text"), text)
 
 

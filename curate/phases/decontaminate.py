@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -34,10 +35,20 @@ def index(context: TaskContext, key: str, settings: Decontaminate, files: Sequen
         output.path("summary.json").write_text(json.dumps(summary, ensure_ascii=False))
 
 
+def _index(context: TaskContext, key: str) -> Index:
+    return _loaded(str(context.entry(key).path("index.parquet")))
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(path: str) -> Index:
+    """Read an index once for all tasks of a worker: it is sorted anew each time. Its path says what is in it."""
+    return Index.load(path)
+
+
 def prepare_overlaps(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Return the function that finds benchmark n-grams in a batch (see `LastMeasure`); `argument` is the index's key."""
     del stage
-    loaded = Index.load(str(context.entry(argument).path("index.parquet")))
+    loaded = _index(context, argument)
     return lambda batch: overlaps(batch, loaded)
 
 
@@ -51,7 +62,7 @@ def common(
     clusters_key: str | None,
 ) -> None:
     """Write common.parquet: n-grams found in so many distinct clusters that they are no trace of the benchmark."""
-    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+    loaded = _index(context, index_key)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for shard, matches_key in zip(shards, matches, strict=True):
@@ -80,7 +91,7 @@ def decide_shard(
 
     `counts["removed"]` counts documents that no earlier phase removed.
     """
-    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+    loaded = _index(context, index_key)
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
     extracted = context.entry(shard.extracted)
     matches = RowsBeside(context.entry(matches_key).path("measurements.parquet"), ["id", "matches"])
@@ -116,7 +127,7 @@ def decide_shard(
 
 def summary(context: TaskContext, key: str, index_key: str, common_key: str, decided: Sequence[str]) -> None:
     """Write contamination.parquet of the whole corpus and summary.json for the report."""
-    loaded = Index.load(str(context.entry(index_key).path("index.parquet")))
+    loaded = _index(context, index_key)
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
     built = json.loads(context.entry(index_key).path("summary.json").read_text())
     with context.writing(key) as output:

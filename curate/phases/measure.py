@@ -14,6 +14,7 @@ from curate.pipeline import (
     Call,
     Failure,
     ParquetFile,
+    add_words,
     added_schema,
     apply_step,
     guarded,
@@ -24,7 +25,6 @@ from curate.pipeline import (
 )
 from curate.plan import TaskContext
 from curate.stage import Stage, Step
-from curate.words import with_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,17 @@ def measure_shard(
             for block in blocks[:until]:
                 if block.key not in context.missing and not block.step.rewrites:
                     continue
+                batch = add_words(batch, block.step.reads)  # once a revision, whoever reads them
                 result, text, failures = apply_step(block.step, block.name, source, block.stage_key, batch, context)
-                batch = replace_text(batch, text)
+                if block.step.rewrites:
+                    batch = replace_text(batch, text)
                 if block.key in context.missing:
                     files[block.key].write(_row_batch(block.step, ids, result, text, failures))
+            if wanted_last:
+                batch = add_words(batch, ("word_hashes",))
             for measure, function in wanted_last:
                 call = Call(source, measure.name, measure.stage_key, function, measure.schema)
-                result, _ = guarded(call, with_words(batch, ("word_hashes",)), ids.to_pylist(), context)
+                result, _ = guarded(call, batch, ids.to_pylist(), context)
                 arrays = [ids, *result.columns]
                 files[measure.key].write(pa.RecordBatch.from_arrays(arrays, names=["id", *measure.schema.names]))
         for key, file in files.items():
