@@ -6,6 +6,7 @@ imported a second time. It ends when the connection closes or its parent is gone
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -29,6 +30,10 @@ def _leave_with_parent(parent: int) -> None:
 
 
 def _peak_bytes() -> int:
+    """Return the peak of this process's resident memory."""
+    with contextlib.suppress(OSError, StopIteration):  # Linux counts the parent's memory at the fork into ru_maxrss
+        status = Path("/proc/self/status").read_text()
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
