@@ -621,9 +621,13 @@ def _input_facts(file: InputFile) -> dict[str, Any]:
 
 
 def _benchmark_names(files: Sequence[InputFile]) -> list[str]:
-    """Return a short name for each benchmark file: its base name, or its path where base names are equal."""
+    """Return a name for each benchmark file, the shortest that tells it apart: base name, relative path, or address."""
     short = [Path(file.path).name.partition(".")[0] for file in files]
-    return [name if short.count(name) == 1 else file.path for name, file in zip(short, files, strict=True)]
+    paths = [file.path for file in files]
+    names = []
+    for name, file in zip(short, files, strict=True):
+        names.append(name if short.count(name) == 1 else file.path if paths.count(file.path) == 1 else file.url)
+    return names
 
 
 def _sum_into(whole: dict[str, Any], part: Any) -> None:

@@ -6,8 +6,10 @@ Training reads slots 0, 1, 2, ...; a slot holds one window of C + 1 consecutive 
 1. Slot to (source, k): the slot shows draw k of the source. Slots come in blocks of 1024. How many draws of a source
    precede each block is a rounding of its share that is off by less than one draw at every block boundary (see
    `_BlockCounts`); inside a block, the slots are put in an order keyed by (seed, block), the sources take contiguous
-   ranges of it in order of their names, and a source's draws are then numbered in slot order. Two recipes that differ in
-   weights only thus keep most slots on the same source.
+   ranges of it in order of their names, and a source's draws are numbered along it. Two recipes that differ in weights
+   only thus keep most slots on the same source. Numbering along the keyed order, not by slot, spreads the windows of a
+   long document over the block: in slot order a batch is one book after another, and small models then stall at the
+   level of word frequencies (validation loss 6.3 instead of 5.4 nats on the same 369,000 tokens).
 2. (source, k) to window: in the first epoch draw k is window k; in epoch e it is a permutation of the windows keyed by
    (seed, source, e). No weight enters, so draw k of a source is the same window in every recipe.
 
@@ -201,9 +203,8 @@ class Plan:
         if not 0 <= k < entry.windows_drawn:
             raise IndexError(f"source '{source}' is drawn {entry.windows_drawn} times; there is no draw {k}")
         block = bisect_right(range(self.num_blocks), k, key=lambda b: self.counts_before(b)[index]) - 1
-        nth = k - self.counts_before(block)[index]
-        sources, _ = self._block(block)
-        return block * self.block + int(np.flatnonzero(sources == index)[nth])
+        sources, draws = self._block(block)
+        return block * self.block + int(np.flatnonzero((sources == index) & (draws == k))[0])
 
     def slots_of_window(self, source: str, window: int) -> list[int]:
         """Return every slot that shows this window of a source, first epoch first: the inverse of `slot`.
@@ -270,9 +271,17 @@ class Plan:
         permuted = np.argsort(_mix(np.arange(size, dtype=np.uint64), _key("block", self.seed, block)), kind="stable")
         sources = np.empty(size, np.int64)
         sources[permuted] = np.repeat(np.arange(len(self.sources), dtype=np.int64), counts)
+        rank = np.empty(size, np.int64)
+        rank[permuted] = np.arange(size)
         draws = np.empty(size, np.int64)
-        for index, first in enumerate(before):
-            draws[sources == index] = np.arange(first, first + counts[index], dtype=np.int64)
+        for index, (first, stop) in enumerate(zip(before, after, strict=True)):
+            slots = np.flatnonzero(sources == index)
+            epoch = max(1, self.sources[index].windows_available)
+            while first < stop:  # an epoch ends before the next begins, also inside a block
+                end = min(stop, (first // epoch + 1) * epoch)
+                part, slots = slots[: end - first], slots[end - first :]
+                draws[part[np.argsort(rank[part])]] = np.arange(first, end, dtype=np.int64)
+                first = end
         while len(self._blocks) >= _CACHED_BLOCKS:
             self._blocks.pop(next(iter(self._blocks)))
         self._blocks[block] = sources, draws
