@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import machine
 import pytest
 
-import machine
 from curate.cli import parse_size
 from curate.errors import UsageError
 
@@ -23,7 +23,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["inspect", "--help"], ["cache", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["inspect", "--help"], ["cache", "--help"]]
+)
 def test_help_teaches(arguments: list[str]) -> None:
     result = machine.command(*arguments)
     assert result.returncode == 0
@@ -57,7 +59,9 @@ def test_wrong_command_lines_exit_2(arguments: list[str]) -> None:
 
 def test_check_touches_nothing(finished: Path, tmp_path: Path) -> None:
     before = sorted(finished.rglob("*"))
-    result = machine.command("check", finished / "recipe.yaml", cwd=tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path / "c")})
+    result = machine.command(
+        "check", finished / "recipe.yaml", cwd=tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path / "c")}
+    )
     assert result.returncode == 0, result.stderr
     assert "this recipe can run" in result.stdout
     assert "min_words: 20.0" in result.stdout  # the resolved recipe
@@ -103,14 +107,24 @@ def test_cache_list(finished: Path) -> None:
 
 
 def test_quiet(finished: Path) -> None:
-    arguments = ("run", finished / "recipe.yaml", "--output", finished / "run", "--cache", finished / "cache", "--quiet")
+    arguments = (
+        "run",
+        finished / "recipe.yaml",
+        "--output",
+        finished / "run",
+        "--cache",
+        finished / "cache",
+        "--quiet",
+    )
     result = machine.command(*arguments)
     assert result.returncode == 0
     assert result.stdout == ""
     assert "extract" not in result.stderr.replace("extracted", "")
 
 
-@pytest.mark.parametrize(("text", "size"), [("1G", 10**9), ("512MiB", 512 << 20), ("1.5k", 1500), ("7", 7), ("2GB", 2 * 10**9)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("1G", 10**9), ("512MiB", 512 << 20), ("1.5k", 1500), ("7", 7), ("2GB", 2 * 10**9)]
+)
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 

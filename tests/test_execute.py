@@ -74,7 +74,9 @@ def task(function: object, *arguments: object, key: str = KEYS[0]) -> Task:
 
 def test_all_tasks_are_done(cache: Cache, executor: LocalExecutor) -> None:
     seen: list[str] = []
-    tasks = [Task("measure", "web", str(number), (KEYS[number],), square, (KEYS[number], number)) for number in range(20)]
+    tasks = [
+        Task("measure", "web", str(number), (KEYS[number],), square, (KEYS[number], number)) for number in range(20)
+    ]
     executor.run(tasks, lambda done: seen.append(done.task.shard))
     assert sorted(seen, key=int) == [str(number) for number in range(20)]
     for number in range(20):
@@ -83,7 +85,9 @@ def test_all_tasks_are_done(cache: Cache, executor: LocalExecutor) -> None:
         assert json.loads(entry.path("n.json").read_text()) == number**2
 
 
-@pytest.mark.parametrize(("flaw", "cause"), [("loop", "used too much CPU time"), ("segfault", "killed its worker (exit -11)")])
+@pytest.mark.parametrize(
+    ("flaw", "cause"), [("loop", "used too much CPU time"), ("segfault", "killed its worker (exit -11)")]
+)
 def test_the_culprit_is_found(cache: Cache, executor: LocalExecutor, flaw: str, cause: str) -> None:
     started = time.monotonic()
     executor.run([task(work_on_rows, flaw)], lambda done: None)

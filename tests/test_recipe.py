@@ -52,7 +52,9 @@ def test_off_survives_the_round_trip(tmp_path: Path) -> None:
 
 def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-001
     found = problems(tmp_path, GOOD + "dedup:\n  minhash:\n    treshold: 0.7\n")
-    assert found[0].startswith("r.yaml:9: dedup.minhash.treshold: unknown key; what other tools call 'threshold' is 'verify' here")
+    assert found[0].startswith(
+        "r.yaml:9: dedup.minhash.treshold: unknown key; what other tools call 'threshold' is 'verify' here"
+    )
     found = problems(tmp_path, GOOD + "decontaminate: {benchmarks: [b.jsonl], treshold: 0.7}\n")
     assert found[0].startswith("r.yaml:7: decontaminate.treshold: unknown key; did you mean 'threshold'")
 
@@ -99,9 +101,12 @@ def test_bad_weights_name_source_and_value(tmp_path: Path, weight: str) -> None:
 
 
 def test_columns_that_nobody_measures(tmp_path: Path) -> None:
-    text = GOOD + '      - where: "num_wods >= 5 AND lower(language) = \'num_x\'"\n'
+    text = GOOD + "      - where: \"num_wods >= 5 AND lower(language) = 'num_x'\"\n"
     found = problems(tmp_path, text)
-    assert "r.yaml:7: sources.web.steps.1.where: 'num_wods' is measured by no step before it; did you mean 'num_words'" in found[0]
+    assert (
+        "r.yaml:7: sources.web.steps.1.where: 'num_wods' is measured by no step before it; did you mean 'num_words'"
+        in found[0]
+    )
     assert "'language' is measured by no step" in found[1]
     found = problems(tmp_path, GOOD.replace("gopher_quality: {}", "gopher_quality: {min_words: {en: 5}}"))
     assert "needs the column 'language', which no step measures" in found[0]
@@ -144,14 +149,18 @@ def test_extends(tmp_path: Path) -> None:
 
 def test_a_problem_in_the_base_names_the_base(tmp_path: Path) -> None:
     write(tmp_path, GOOD + "dedup: {exct: {}}\n", "base.yaml")
-    assert problems(tmp_path, "extends: base.yaml\nname: variant\n")[0].startswith("base.yaml:7: dedup.exct: unknown key")
+    assert problems(tmp_path, "extends: base.yaml\nname: variant\n")[0].startswith(
+        "base.yaml:7: dedup.exct: unknown key"
+    )
 
 
 def test_set(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     recipe = curate.load(path, sets=["sources.web.steps.gopher_quality.min_words=7", "seed=3"])
     assert (recipe.seed, recipe.sources[0].steps[0].step.min_words) == (3, 7)  # type: ignore[union-attr]
-    with pytest.raises(RecipeError, match=r"--set sources\.web\.steps\.gopher_quality\.min_wrds=7.*did you mean 'min_words'"):
+    with pytest.raises(
+        RecipeError, match=r"--set sources\.web\.steps\.gopher_quality\.min_wrds=7.*did you mean 'min_words'"
+    ):
         curate.load(path, sets=["sources.web.steps.gopher_quality.min_wrds=7"])
 
 

@@ -69,7 +69,9 @@ def overridden(text: str, *assignments: str) -> Tree:
 
 def test_set_reaches_blocks_by_name() -> None:
     text = "sources: {web: {steps: [language, gopher_quality: {min_words: 3}]}}\n"
-    tree = overridden(text, "sources.web.steps.gopher_quality.min_words=9", "sources.web.steps.language.keep=[no]", "seed=4")
+    tree = overridden(
+        text, "sources.web.steps.gopher_quality.min_words=9", "sources.web.steps.language.keep=[no]", "seed=4"
+    )
     steps = ({"language": {"keep": ("no",)}}, {"gopher_quality": {"min_words": 9}})
     assert tree.value == {"sources": {"web": {"steps": steps}}, "seed": 4}
     assert tree.place(("seed",)) == ("--set seed=4", None)
