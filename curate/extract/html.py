@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,7 +32,7 @@ XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?=$|[-_])")
 WHITE_SPACE = re.compile(r"\s+")
 ENTITY_LIKE = re.compile(r"&(?=#?\w{1,32};)")
-UNUSABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f]")
+UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # no XML tree holds them
 # Invisible characters with a meaning that trafilatura drops as unprintable: joiners, direction marks and isolates,
 # soft hyphen, variation tags.
 INVISIBLE = "\u200c\u200d\u200e\u200f\u061c\u00ad\u2060\u2066\u2067\u2068\u2069\u202a\u202b\u202c\u202d\u202e"
@@ -39,11 +40,12 @@ INVISIBLE = "\u200c\u200d\u200e\u200f\u061c\u00ad\u2060\u2066\u2067\u2068\u2069\
 STAND_INS = [chr(0x10600 + place) for place in range(len(INVISIBLE) + 1)]
 PROTECT = dict(zip(map(ord, INVISIBLE), STAND_INS[1:], strict=True))
 RESTORE = {ord(stand_in): character for character, stand_in in zip("&" + INVISIBLE, STAND_INS, strict=True)}
-NEEDS_PROTECTION = re.compile(f"[{INVISIBLE}]|&#?\\w{{1,32}};")
+NEEDS_PROTECTION = re.compile(f"[{INVISIBLE}]|&#?\\w{{1,32}};|" + UNUSABLE.pattern)
 # Tags that nest: not void, not closed by the next of their kind, not of a head, not written as one tag.
 NESTING_TAG = re.compile(
     r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|"
-    r"tfoot|option|optgroup|rp|rt|script|style|html|head|body|title)\b)[a-zA-Z]",
+    r"tfoot|option|optgroup|rp|rt|a|script|style|html|head|body|title)\b)([a-zA-Z][^\s/<>]*)",
+    re.IGNORECASE,
 )
 WHOLE_TAG = re.compile(NESTING_TAG.pattern + r"[^<>]*(?<!/)>")
 FLOW = {"p", "ul", "ol", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "blockquote", "table", "figure", "hr"}
@@ -107,13 +109,13 @@ class _HtmlExtractor(Extractor):
                 )
             page = Page(decoded.text)
             language = page.language or language
-            found |= page.metadata
             try:
                 extracted = self._main_text(page)
             except Exception as error:
                 raise ValueError(
                     f"{type(self).__name__} failed on the page: {type(error).__name__}: {error}"
                 ) from error
+            found |= page.metadata
         if found:
             known = json.loads(metadata) if metadata else {}
             metadata = json.dumps(known | found, ensure_ascii=False, separators=(",", ":"))
@@ -132,6 +134,9 @@ class Trafilatura(_HtmlExtractor):
         fast: Leave out the comparison with readability and jusText.
         comments: Whether readers' comments belong to the text.
         tables: Whether tables belong to the text.
+        max_compared: Most elements of a page for which the comparison is made: jusText takes time quadratic in short
+            paragraphs, minutes for a long index. A page with more is extracted as if `fast`, and its metadata say
+            `fast`.
     """
 
     version: ClassVar[int] = 1
@@ -148,6 +153,7 @@ class Trafilatura(_HtmlExtractor):
     fast: bool = False
     comments: bool = True
     tables: bool = True
+    max_compared: int = Field(default=5000, ge=0)
 
     def _main_text(self, page: Page) -> str | None:
         import trafilatura
@@ -155,9 +161,12 @@ class Trafilatura(_HtmlExtractor):
         tree = page.tree()
         if tree is None:
             return None
+        fast = self.fast or sum(1 for _ in tree.iter()) > self.max_compared
+        if fast and not self.fast:
+            page.metadata["fast"] = True
         text = trafilatura.extract(
             tree,
-            fast=self.fast,
+            fast=fast,
             favor_precision=self.mode == "precision",
             favor_recall=self.mode == "recall",
             include_comments=self.comments,
@@ -206,7 +215,7 @@ class Page:
     """
 
     def __init__(self, html: str) -> None:
-        self.html, num_flattened = flatten(XML_DECLARATION.sub("", UNUSABLE.sub("", html), count=1))
+        self.html, num_flattened = flatten(XML_DECLARATION.sub("", UNUSABLE.sub(" ", html), count=1))
         tag = re.search(r"<html\b[^>]*>", self.html[:20_000], re.IGNORECASE)
         match = re.search(r"\b(?:xml:)?lang\s*=\s*[\"']?\s*([\w-]+)", tag[0], re.IGNORECASE) if tag else None
         primary = LANGUAGE.match(match[1]) if match else None
@@ -248,19 +257,28 @@ def flatten(html: str, max_depth: int = MAX_DEPTH) -> tuple[str, int]:
     Returns:
         The page, and the number of start tags taken out.
     """
-    if html.count("<") <= max_depth or sum(not slash for slash in NESTING_TAG.findall(html)) <= max_depth:
+    if html.count("<") <= max_depth or sum(not slash for slash, _ in NESTING_TAG.findall(html)) <= max_depth:
         return html, 0
     parts: list[str] = []
-    depth = begin = num_flattened = 0
+    stack: list[str] = []  # of names; a closing tag closes what was left open inside, as font in old pages
+    num_open: Counter[str] = Counter()
+    begin = num_flattened = 0
     for match in WHOLE_TAG.finditer(html):
+        name = match[2].lower()
         closes = match[1] == "/"
-        depth += not closes
-        if depth > max_depth:
+        if not closes:
+            stack.append(name)
+            num_open[name] += 1
+        elif not num_open[name]:
+            continue
+        if len(stack) > max_depth:
             parts += (html[begin : match.start()], " ")
             begin = match.end()
             num_flattened += not closes
-        if closes and depth:
-            depth -= 1
+        while closes and stack:
+            closed = stack.pop()
+            num_open[closed] -= 1
+            closes = closed != name
     parts.append(html[begin:])
     return ("".join(parts), num_flattened) if num_flattened else (html, 0)
 
@@ -340,12 +358,13 @@ def _protect(text: str) -> str:
     """Put stand-ins for invisible characters, and for the `&` of what looks like an entity and is text."""
     if NEEDS_PROTECTION.search(text) is None:
         return text
+    text = UNUSABLE.sub(" ", text)  # from character references
     return ENTITY_LIKE.sub(STAND_INS[0], text).translate(PROTECT)
 
 
 def _map_text(tree: HtmlElement, function: Callable[[str], str]) -> None:
     for element in tree.iter():
-        if element.text:
-            element.text = function(element.text)
-        if element.tail:
-            element.tail = function(element.tail)
+        if element.text and (changed := function(element.text)) is not element.text:
+            element.text = changed
+        if element.tail and (changed := function(element.tail)) is not element.tail:
+            element.tail = changed
