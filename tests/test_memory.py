@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -218,6 +219,113 @@ def test_whole_corpus_phases_keep_to_the_memory(ten_times: tuple[Path, Path]) ->
     for name in ("manifest.json", "recipe.yaml"):  # written by the command itself
         del expected[name]
     assert machine.contents(large / "inside") == expected
+
+
+# -- one large file: once, and eight times over --
+
+
+def peak_of_workers(folder: Path, sources: str, until: str) -> tuple[int, int]:
+    """Return the peak of a run's only worker, and the bytes of text that it extracted."""
+    (folder / "recipe.yaml").write_text(f"name: peak\nsources:\n{sources}")
+    arguments: dict[str, Any] = {"output": folder / "run", "cache": folder / "cache", "until": until, "quiet": True}
+    result = curate.run(folder / "recipe.yaml", workers=1, memory=MIB, **arguments)
+    timings = json.loads((folder / "run" / "timings.json").read_text())
+    peak = max(phase["peak_rss_bytes"] for phase in timings["phases"].values())
+    return peak, sum(one["bytes"]["read"] for one in result.manifest["ledger"].values())
+
+
+def growth(tmp_path: Path, write: Any, sources: str, until: str, times: tuple[int, int] = (1, 8)) -> tuple[int, int]:
+    """Return by how much peak and text grow when `write(folder, n)` makes inputs n times as large."""
+    found = []
+    for number in times:
+        folder = tmp_path / f"times-{number}"
+        folder.mkdir()
+        write(folder, number)
+        found.append(peak_of_workers(folder, sources, until))
+    peak, text = (after - before for before, after in zip(*found, strict=True))
+    print(f"{text:,} bytes more text, {peak:,} bytes more memory")
+    return peak, text
+
+
+def repeated(path: Path, target: Path, times: int) -> None:
+    """Write a file of gzip members several times over, which is a file of the same kind."""
+    with target.open("wb") as file:
+        for _ in range(times):
+            file.write(path.read_bytes())
+
+
+def test_rows_of_one_file_do_not_pile_up(tmp_path: Path) -> None:
+    """JSON Lines, and Parquet of a single row group: every document kept, through all phases that write documents."""
+
+    def write(folder: Path, times: int) -> None:
+        rows = [{"id": str(number), "text": machine.prose(number, 30)} for number in range(1500)] * times
+        machine.write_jsonl(folder / "in.jsonl", rows)
+        table = pa.table({"id": [row["id"] for row in rows], "text": [row["text"] for row in rows]})
+        pq.write_table(table, folder / "in.parquet", row_group_size=len(rows), use_dictionary=False)
+        assert pq.read_metadata(folder / "in.parquet").num_row_groups == 1
+
+    lines = "  lines: {read: {kind: jsonl, paths: in.jsonl}}\n"
+    table = "  table: {read: {kind: parquet, paths: in.parquet}}\n"
+    peak, text = growth(tmp_path, write, lines + table, until="collect")
+    assert text > 50 * MIB
+    assert peak < 24 * MIB
+
+
+@needs_data
+def test_pages_of_one_archive_do_not_pile_up(tmp_path: Path) -> None:
+    def write(folder: Path, times: int) -> None:
+        repeated(DATA / "10_small_corpus" / "web.warc.gz", folder / "in.warc.gz", times)
+
+    web = "  web: {read: {kind: warc, paths: in.warc.gz}, extract: {kind: resiliparse}}\n"
+    # From twice on: 420 pages fill more than a batch.
+    peak, text = growth(tmp_path, write, web, until="collect", times=(2, 8))
+    assert text > 5 * MIB  # out of 17 MB of HTML
+    assert peak < 12 * MIB
+
+
+@needs_data
+@pytest.mark.slow
+def test_a_large_archive_once_and_eight_times_over(tmp_path: Path) -> None:
+    """All steps of a web source over 24,000 real pages: about ten minutes."""
+
+    def write(folder: Path, times: int) -> None:
+        repeated(DATA / "03_raw_html" / "raw.warc.gz", folder / "in.warc.gz", times)
+
+    web = """\
+  web:
+    read: {kind: warc, paths: in.warc.gz}
+    extract: {kind: resiliparse}
+    repair: {kind: ftfy}
+    steps:
+      - language: {keep: [en]}
+      - gopher_quality: {}
+      - gopher_repetition: {variant: datatrove}
+      - c4_lines: {}
+      - fineweb: {}
+      - pii: {at: collect}
+dedup: {exact: {}, minhash: {}}
+"""
+    peak, text = growth(tmp_path, write, web, until="collect")
+    assert text > 60 * MIB
+    assert peak < 48 * MIB
+
+
+@needs_data
+@pytest.mark.slow
+def test_many_books_in_one_file(tmp_path: Path) -> None:
+    """Documents of up to a megabyte: batches and row groups are bounded by bytes, not by rows."""
+
+    def write(folder: Path, times: int) -> None:
+        repeated(DATA / "04_books" / "books.jsonl.gz", folder / "in.jsonl.gz", times)
+
+    books = """\
+  books:
+    read: {kind: jsonl, paths: in.jsonl.gz}
+    steps: [{gopher_quality: {max_words: off}}]
+"""
+    peak, text = growth(tmp_path, write, books, until="collect")
+    assert text > 100 * MIB
+    assert peak < 80 * MIB
 
 
 if __name__ == "__main__":
