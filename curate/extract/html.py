@@ -364,7 +364,8 @@ def _protect(text: str) -> str:
 
 def _map_text(tree: HtmlElement, function: Callable[[str], str]) -> None:
     for element in tree.iter():
-        if element.text and (changed := function(element.text)) is not element.text:
+        text, tail = element.text, element.tail
+        if text and (changed := function(text)) is not text:
             element.text = changed
-        if element.tail and (changed := function(element.tail)) is not element.tail:
+        if tail and (changed := function(tail)) is not tail:
             element.tail = changed
