@@ -20,7 +20,6 @@ LIBRARIES = (
     "ftfy",
     "trafilatura",
     "resiliparse",
-    "fastwarc",
     "fasttext",
     "sentencepiece",
     "xxhash",

