@@ -352,7 +352,7 @@ def test_counts_are_the_same_for_any_order_and_buffer(tmp_path: Path, monkeypatc
     }
     outputs = []
     for size, order, buffered in ((60, 1, 1 << 22), (7, -1, 5), (1, 1, 1)):
-        monkeypatch.setattr(decide_module, "_BUFFERED_PAIRS", buffered)
+        monkeypatch.setattr(decide_module, "_FEWEST_PAIRS", buffered)
         some = rows[::order]
         batches = [
             pa.RecordBatch.from_arrays(
@@ -365,7 +365,7 @@ def test_counts_are_the_same_for_any_order_and_buffer(tmp_path: Path, monkeypatc
             for at in range(0, 60, size)
         ]
         path = tmp_path / f"common-{size}.parquet"
-        assert count_common(batches, index, chosen, str(path)) == len(want)
+        assert count_common(batches, index, chosen, str(path), memory_bytes=0) == len(want)
         outputs.append(path.read_bytes())
         assert pq.read_table(path).to_pylist() == [
             {"hash": value, "clusters": 4, "documents": count} for value, count in sorted(want.items())

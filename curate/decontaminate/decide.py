@@ -24,11 +24,19 @@ COMMON = pa.schema(
     ]
 )
 RULE = "decontaminate.ngram"
-_BUFFERED_PAIRS = 1 << 22  # (n-gram, cluster) pairs before the counts are brought together: 64 MiB
+_PAIR_BYTES = 64  # of a buffered (n-gram, cluster) pair: both numbers, and the copies that sorting them makes
+_FEWEST_PAIRS = 1 << 12  # a smaller buffer would spend its time in calls
 _SHOWN = 20
 
 
-def count_common(batches: Iterable[pa.RecordBatch], index: Index, settings: Decontaminate, output: str) -> int:
+def count_common(
+    batches: Iterable[pa.RecordBatch],
+    index: Index,
+    settings: Decontaminate,
+    output: str,
+    *,
+    memory_bytes: int = 1 << 28,
+) -> int:
     """Write the n-grams that are common text: those in more than `max_clusters` distinct duplicate clusters.
 
     Memory is bounded by the index (at most `max_clusters` + 1 clusters are kept for an n-gram) and one buffer of
@@ -40,6 +48,7 @@ def count_common(batches: Iterable[pa.RecordBatch], index: Index, settings: Deco
         index: The index that made `matches`.
         settings: `max_clusters` is used.
         output: Path of the file (Parquet, schema COMMON, sorted by hash).
+        memory_bytes: About what the buffer of pairs may hold; changes nothing else.
 
     Returns:
         How many n-grams are common.
@@ -48,7 +57,7 @@ def count_common(batches: Iterable[pa.RecordBatch], index: Index, settings: Deco
     documents = np.zeros(len(index.hashes), np.int64)
     is_common = np.zeros(len(index.hashes), np.bool_)
     numbers, clusters = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    buffered = 0
+    buffered, most = 0, max(_FEWEST_PAIRS, memory_bytes // _PAIR_BYTES)
 
     def bring_together() -> None:
         number, cluster = np.concatenate(numbers), np.concatenate(clusters)
@@ -70,7 +79,7 @@ def count_common(batches: Iterable[pa.RecordBatch], index: Index, settings: Deco
         numbers.append(number[undecided])
         clusters.append(cluster[undecided])
         buffered += int(undecided.sum())
-        if buffered >= _BUFFERED_PAIRS:
+        if buffered >= most:
             bring_together()
             buffered = 0
     bring_together()

@@ -75,7 +75,7 @@ def common(
                 yield pa.record_batch({"cluster": part, "matches": batch["matches"]})
 
     with context.writing(key) as output:
-        count_common(batches(), loaded, settings, str(output.path("common.parquet")))
+        count_common(batches(), loaded, settings, str(output.path("common.parquet")), memory_bytes=context.memory)
 
 
 def decide_shard(
