@@ -642,6 +642,14 @@ class _Loader:
                 ("train",),
                 "trains on a mixture, so it needs `mixture`, such as mixture: {weights: {web: 1}, tokens: 1M}.",
             )
+        train = sections["train"]
+        if train is not None and mixture is not None and mixture.window is not None:
+            context = train.overrides.get("context", PRESET_CONTEXT[train.preset])
+            if not isinstance(context, int) or mixture.window % context:
+                self.problem(
+                    ("mixture", "window"),
+                    f"is {mixture.window}; it must be a multiple of the trainer's context, {context}.",
+                )
         decontaminate = sections["decontaminate"]
         for path in decontaminate.benchmarks if decontaminate is not None else ():
             try:

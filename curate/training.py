@@ -309,8 +309,8 @@ class _Launcher:
 
     def _read(self, seed: int, folder: Path, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
-        with (folder / "log.txt").open("a") as log:
-            for line in process.stderr:
+        with process.stderr as stream, (folder / "log.txt").open("a") as log:
+            for line in stream:
                 log.write(line)
                 log.flush()
                 if time.monotonic() - self.said > _REPORT_SECONDS:

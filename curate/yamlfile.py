@@ -206,7 +206,7 @@ def _copy(tree: Tree, places: dict[Key, tuple[str, int | None]], key: Key) -> No
 def override(tree: Tree, assignment: str) -> None:
     """Apply one `--set a.b=value` to the tree; the value is YAML.
 
-    In a list of steps, a part of the path may be the name of a block: sources.web.steps.gopher_quality.min_words=60.
+    A null removes the key. In a list of steps, a part of the path may be the name of a block: sources.web.steps.gopher_quality.min_words=60.
     """
     name, equals, text = assignment.partition("=")
     shown = f"--set {assignment}"
@@ -242,6 +242,9 @@ def _assign(value: Any, parts: list[str], key: Key, new: Any, tree: Tree, shown:
             changed = _assign(entry, rest, inside, new, tree, shown)
         return (*value[:index], changed, *value[index + 1 :])
     mapping = dict(value) if isinstance(value, Mapping) else {}
+    if not rest and new is None:
+        mapping.pop(head, None)
+        return mapping
     mapping[head] = _assign(mapping.get(head), rest, (*key, head), new, tree, shown)
     return mapping
 

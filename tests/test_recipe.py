@@ -182,6 +182,14 @@ def test_sections_that_need_others(tmp_path: Path) -> None:
     assert "needs `mixture`" in problems(tmp_path, GOOD + "train: {}\n")[0]
 
 
+def test_the_window_fits_the_context(tmp_path: Path) -> None:
+    text = GOOD + "tokenizer: {}\nmixture: {weights: {web: 1}, tokens: 1k, window: 100}\ntrain: {preset: demo-1m}\n"
+    assert (
+        "r.yaml:8: mixture.window: is 100; it must be a multiple of the trainer's context, 128"
+        in problems(tmp_path, text)[0]
+    )
+
+
 @pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])
 def test_not_a_recipe(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text)

@@ -77,6 +77,10 @@ def test_set_reaches_blocks_by_name() -> None:
     assert tree.place(("seed",)) == ("--set seed=4", None)
 
 
+def test_set_to_null_removes() -> None:
+    assert overridden("a: {b: 1, c: 2}\n", "a.b=~").value == {"a": {"c": 2}}
+
+
 @pytest.mark.parametrize(("assignment", "message"), [("novalue", "KEY=VALUE"), ("a.q=1", "no entry 'q', only x")])
 def test_set_that_cannot_work(assignment: str, message: str) -> None:
     assert message in str(overridden("a: [x: 1]\n", assignment).problems[0])
