@@ -159,12 +159,12 @@ def test_the_time_limit_is_passed_on(finished: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
-    [("{lrr: 1}", "lrr: unknown key"), ("{lr: -1}", "greater than 0"), ("{dim: x}", "whole number")],
+    ("override", "message"),
+    [("lrr=1", "lrr: unknown key"), ("lr=-1", "greater than 0"), ("dim=x", "whole number")],
 )
-def test_trainer_settings_are_refused_before_work(tmp_path: Path, overrides: str, message: str) -> None:
+def test_trainer_settings_are_refused_before_work(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        run(project(tmp_path), tmp_path, sets=[f"train.overrides={overrides}"])
+        run(project(tmp_path), tmp_path, sets=[f"train.overrides.{override}"])
     assert not (tmp_path / "run" / "extracted").exists()
 
 

@@ -180,8 +180,8 @@ def _read_problems(
             detail = batch["detail"][row].as_py() or ""
             bad[row] = removal(ids[row], "read", rule, value=detail)
             if len(counts.warnings) < _MOST_WARNINGS:
-                place = f"{file.path}, at {batch['offset'][row].as_py()}"
-                counts.warnings.append(f"{place}: {rule}" + (f": {detail}" if detail else ""))
+                place = "" if file.path in detail else f"{file.path}, at {batch['offset'][row].as_py()}: "
+            counts.warnings.append(f"{rule}: {place}{detail}")
 
 
 def _texts(
