@@ -206,7 +206,8 @@ def _copy(tree: Tree, places: dict[Key, tuple[str, int | None]], key: Key) -> No
 def override(tree: Tree, assignment: str) -> None:
     """Apply one `--set a.b=value` to the tree; the value is YAML.
 
-    A null removes the key. In a list of steps, a part of the path may be the name of a block: sources.web.steps.gopher_quality.min_words=60.
+    A null removes the key. In a list of steps, a part of the path may be the name of a block:
+    sources.web.steps.gopher_quality.min_words=60.
     """
     name, equals, text = assignment.partition("=")
     shown = f"--set {assignment}"
