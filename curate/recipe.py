@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
 from curate.errors import Problem, RecipeError, UsageError
+from curate.expression import expression_columns, expression_problem
 from curate.extract.html import Resiliparse, Trafilatura
 from curate.extract.repair import Ftfy
 from curate.filter.c4 import C4Lines
@@ -58,46 +59,6 @@ _NOT_BUILT = {
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
-_SQL_WORDS = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "in",
-        "is",
-        "null",
-        "like",
-        "ilike",
-        "rlike",
-        "regexp",
-        "between",
-        "case",
-        "when",
-        "then",
-        "else",
-        "end",
-        "cast",
-        "as",
-        "true",
-        "false",
-        "div",
-        "interval",
-        "distinct",
-        "int",
-        "integer",
-        "bigint",
-        "smallint",
-        "double",
-        "float",
-        "real",
-        "varchar",
-        "text",
-        "string",
-        "boolean",
-        "date",
-        "timestamp",
-    ]
-)
 
 
 class Train(Settings):
@@ -583,37 +544,32 @@ class _Loader:
         return model
 
     def _check_columns(self, key: Key, blocks: list[StepBlock]) -> None:
-        """Refuse rules on columns that nobody measures before them, and expressions that do not parse."""
-        known: dict[str, None] = {}
+        """Refuse rules on columns that nobody measures before them, and expressions that cannot work."""
+        known: dict[str, str] = {}  # column -> type name
         for index, block in enumerate(blocks):
-            known |= dict.fromkeys(block.measured())
+            if block.step is not None:
+                known |= dict(block.step.adds)
             place = (*key, index, block.kind)
             if block.expression is not None:
-                for name in expression_columns(block.expression):
-                    if name not in known:
-                        what = (
-                            f"Columns measured so far: {', '.join(known)}."
-                            if known
-                            else "No step before it measures anything."
-                        )
-                        self.problem(
-                            place, f"'{name}' is measured by no step before it{nearest(name, tuple(known))}. {what}"
-                        )
-                self._check_expression(place, block.expression)
+                unknown = [name for name in expression_columns(block.expression) if name not in known]
+                for name in unknown:
+                    what = (
+                        f"Columns measured so far: {', '.join(known)}."
+                        if known
+                        else "No step before it measures anything."
+                    )
+                    self.problem(
+                        place, f"'{name}' is measured by no step before it{nearest(name, tuple(known))}. {what}"
+                    )
+                problem = None if unknown else expression_problem(block.expression, known)
+                if problem is not None:
+                    self.problem(place, problem)
                 continue
             for rule in block.rules():
                 for column in (rule.column, rule.by):
                     if column is not None and column not in known:
                         what = f"put a step that measures it before this one (known: {', '.join(known)})"
                         self.problem(place, f"{rule.name} needs the column '{column}', which no step measures: {what}.")
-
-    def _check_expression(self, key: Key, expression: str) -> None:
-        import polars as pl
-
-        try:
-            pl.sql_expr(expression)
-        except Exception as error:
-            self.problem(key, f"not an expression that polars SQL understands: {error}.")
 
     # -- what only the whole shows --
 
@@ -667,13 +623,3 @@ class _Loader:
                     ("mixture", "weights", name),
                     f"'{name}' is no source{nearest(name, names)}. Sources: {', '.join(names)}.",
                 )
-
-
-def expression_columns(expression: str) -> tuple[str, ...]:
-    """Return the column names in a SQL expression: identifiers that are no keyword, function or part of a string."""
-    bare = re.sub(r"'(?:[^']|'')*'", " ", expression)
-    found = dict.fromkeys(re.findall(r'"([^"]+)"', bare))
-    for match in re.finditer(r"(?<![\w.])[A-Za-z_]\w*(\s*\()?", re.sub(r'"[^"]*"', " ", bare)):
-        if match[1] is None and match[0].lower() not in _SQL_WORDS:
-            found[match[0]] = None
-    return tuple(found)

@@ -94,7 +94,7 @@ ROOMS = (
     ),
     # the top joins everything
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
-    Room("recipe", ("curate.recipe", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
+    Room("recipe", ("curate.recipe", "curate.expression", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room("run", ("curate.curation", "curate.training", "curate.runner"), sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package")),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),

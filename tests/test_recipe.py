@@ -10,7 +10,8 @@ import pytest
 
 import curate
 from curate.errors import RecipeError
-from curate.recipe import PRESET_CONTEXT, expression_columns
+from curate.expression import expression_columns
+from curate.recipe import PRESET_CONTEXT
 
 GOOD = """\
 name: r
@@ -115,6 +116,17 @@ def test_columns_that_nobody_measures(tmp_path: Path) -> None:
 def test_expression_that_does_not_parse(tmp_path: Path) -> None:
     found = problems(tmp_path, GOOD + '      - where: "num_words >="\n')
     assert "not an expression that polars SQL understands" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("num_words > AVG(num_words)", "several documents at once"), ("SUM(num_words) > 3", "several documents at once"),
+        ("num_words + 1", "must be true or false"), ("lower(num_words) = 'x'", "not an expression"),
+    ],
+)  # fmt: skip
+def test_expression_that_is_no_rule(tmp_path: Path, expression: str, message: str) -> None:
+    assert message in problems(tmp_path, GOOD + f'      - where: "{expression}"\n')[0]
 
 
 def test_columns_of_an_expression() -> None:
