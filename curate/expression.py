@@ -10,7 +10,7 @@ _SQL_WORDS = frozenset(
     """
     and or not in is null like ilike rlike regexp between case when then else end cast as true false div interval distinct
     int integer bigint smallint double float real varchar text string boolean date timestamp
-    """.split()
+    """.split()  # noqa: SIM905 (a list of words reads better so)
 )
 
 _TRIALS: Mapping[str, tuple[Any, ...]] = {
