@@ -104,7 +104,7 @@ def svg(metrics: dict[str, list[dict[str, Any]]]) -> str:
         step = round(last * number / 4)
         parts.append(f'<text x="{x(step):.1f}" y="{height - 14}" text-anchor="middle">{step}</text>')
     parts.append(
-        f'<text x="{width - 12}" y="{height - 1}" text-anchor="end">step</text><text x="6" y="12">nats per token</text>'
+        f'<text x="{width - 12}" y="{height - 1}" text-anchor="end">step</text><text x="{left + 6}" y="24">nats per token</text>'
     )
     for index, (seed, points) in enumerate(series.items()):
         path = "M" + "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in points)
