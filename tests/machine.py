@@ -116,6 +116,18 @@ def command(
     )
 
 
+def start(*arguments: object, cwd: Path | None = None, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """Start `curate` with arguments in a process of its own and return at once."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "curate.cli", *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        text=True,
+    )
+
+
 # Timings differ between any two runs; the report shows them in a section of its own and is compared by its data.
 VARYING = ("timings.json", "report.html", "report.json")
 

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -55,23 +54,9 @@ def test_killed_at_a_commit_point(
 def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:  # pipe-003
     recipe, expected = finished
     moments = random.Random(11)
-    arguments = [
-        "run",
-        str(recipe),
-        "--output",
-        str(tmp_path / "run"),
-        "--cache",
-        str(tmp_path / "cache"),
-        "--workers",
-        "2",
-    ]
+    arguments = ("run", recipe, "--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2)
     for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "curate.cli", *arguments],
-            env=os.environ | {"PYTHONPATH": str(machine.ROOT)},
-            stderr=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
+        process = machine.start(*arguments)
         time.sleep(moments.uniform(0.3, 4.0))
         process.kill()
         process.wait()
@@ -84,22 +69,8 @@ def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str
 
 def test_interrupt_is_clean(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:
     recipe, expected = finished
-    arguments = [
-        "run",
-        str(recipe),
-        "--output",
-        str(tmp_path / "run"),
-        "--cache",
-        str(tmp_path / "cache"),
-        "--workers",
-        "2",
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "curate.cli", *arguments],
-        env=os.environ | {"PYTHONPATH": str(machine.ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    arguments = ("run", recipe, "--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2)
+    process = machine.start(*arguments, stderr=subprocess.PIPE)
     assert process.stderr is not None
     process.stderr.readline()  # at work
     process.send_signal(signal.SIGINT)

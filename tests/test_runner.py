@@ -262,20 +262,8 @@ def test_a_document_that_kills_its_worker_is_quarantined(tmp_path: Path) -> None
 
 def test_two_runs_in_one_folder(tmp_path: Path) -> None:  # pipe-005
     recipe = machine.project(tmp_path, files=2, documents=12)
-    arguments = [
-        sys.executable,
-        "-m",
-        "curate.cli",
-        "run",
-        str(recipe),
-        "--output",
-        str(tmp_path / "run"),
-        "--cache",
-        str(tmp_path / "cache"),
-    ]
-    processes = [
-        subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in range(2)
-    ]
+    arguments = ("run", recipe, "--output", tmp_path / "run", "--cache", tmp_path / "cache")
+    processes = [machine.start(*arguments, stderr=subprocess.PIPE) for _ in range(2)]
     ends = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
     assert sorted(code for _, code in ends) == [0, 1]
     loser = next(message for message, code in ends if code == 1)
@@ -308,22 +296,8 @@ def test_lost_and_damaged_outputs_are_made_again(finished: Path, tmp_path: Path)
 def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:  # pipe-001
     """Kill -9 of a worker from outside, while it works: the run ends well, nothing is quarantined."""
     recipe = machine.project(tmp_path, files=8, documents=40)
-    arguments = [
-        sys.executable,
-        "-m",
-        "curate.cli",
-        "run",
-        str(recipe),
-        "--output",
-        str(tmp_path / "run"),
-        "--cache",
-        str(tmp_path / "cache"),
-        "--workers",
-        "2",
-        "--until",
-        "collect",
-    ]
-    process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2, "--until", "collect")
+    process = machine.start("run", recipe, *where)
     import psutil
 
     killed = 0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -102,22 +99,8 @@ def test_killed_in_training_and_run_again(finished: Path, tmp_path: Path) -> Non
     """Kill -9 of the whole run while it trains: the trainers end with it, and a rerun gives the same losses to the last bit."""
     import psutil
 
-    arguments = [
-        sys.executable,
-        "-m",
-        "curate.cli",
-        "run",
-        str(finished / "recipe.yaml"),
-        "--output",
-        str(tmp_path / "run"),
-    ]
-    arguments += ["--cache", str(finished / "cache"), "--workers", "2"]
-    process = subprocess.Popen(
-        arguments,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(machine.ROOT)},
-    )
+    where = ("--output", tmp_path / "run", "--cache", finished / "cache", "--workers", 2)
+    process = machine.start("run", finished / "recipe.yaml", *where)
     checkpoints = tmp_path / "run" / "train" / "0" / "checkpoints"
     deadline = time.monotonic() + 120
     while (

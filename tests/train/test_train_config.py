@@ -75,7 +75,8 @@ def test_a_value_out_of_range_is_refused(tmp_path, overrides, message):
 
 @pytest.mark.parametrize("overrides", [{"decay_fraction": 1.0}, {"beta2": 0.0}, {"min_lr_ratio": 0.0}, {"layers": 1}])
 def test_the_ends_of_a_range_are_allowed(tmp_path, overrides):
-    load(write(tmp_path, overrides=overrides))
+    settings = load(write(tmp_path, overrides=overrides)).settings
+    assert {name: getattr(settings, name) for name in overrides} == overrides
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, True])
