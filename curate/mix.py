@@ -35,6 +35,9 @@ Epochs = Annotated[float, BeforeValidator(_epochs)]
 TokenCount = Annotated[int, BeforeValidator(parse_count)]  # a count such as 1M: for every setting that counts tokens
 
 
+_NOTICEABLE = Fraction(1, 100)  # of the mixture: a source that takes over more than this from others is warned about
+
+
 class UpTo(Settings):
     """A budget that gives way: `tokens: {up_to: 1M}` takes less if the caps allow no more."""
 
@@ -103,7 +106,8 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
 
     Returns:
         JSON values. `tokens` and `num_slots` are what is drawn in total, `tokens_asked` is the budget as the recipe has it,
-        `shortfall_tokens` what capped and empty sources could not give of their shares and others gave instead.
+        `shortfall_tokens` what capped and empty sources could not give of their shares and others gave instead. `cap_hit`:
+        the source gives all that its cap allows, be it its own share or what it takes over from others.
 
     Raises:
         StageError: If the caps do not allow the budget (the largest feasible one is named), or no source has a window.
@@ -129,6 +133,8 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     drawn = dict.fromkeys(weights, 0) | _round(budget, shares)
     capped = [name for name, cap in caps.items() if cap is not None and drawn[name] == cap < asked[name]]
     gone = [name for name in weights if weights[name] and not windows[name]]
+    noticeable = max(budget * _NOTICEABLE, Fraction(1))  # one window is rounding
+    taking_over = [name for name in drawable if drawn[name] - asked[name] > noticeable]
     shortfall = sum(asked[name] - drawn[name] for name in (*capped, *gone))
     report = {
         name: {
@@ -140,7 +146,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
             "windows_drawn": drawn[name],
             "epochs": drawn[name] / windows[name] if windows[name] else 0.0,
             "weight_realised": drawn[name] / budget,
-            "cap_hit": name in capped,
+            "cap_hit": caps.get(name) == drawn[name],
         }
         for name in weights
     }
@@ -153,7 +159,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
         "tokens": budget * window,
         "num_slots": budget,
         "shortfall_tokens": round(shortfall * window),
-        "warnings": _warnings(settings, report, capped, gone, window),
+        "warnings": _warnings(settings, report, capped, gone, taking_over, window),
         "sources": report,
     }
 
@@ -249,10 +255,16 @@ def _round(budget: int, shares: Mapping[str, Fraction]) -> dict[str, int]:
 
 
 def _warnings(
-    settings: Mixture, report: Mapping[str, Mapping[str, Any]], capped: Sequence[str], gone: Sequence[str], window: int
+    settings: Mixture,
+    report: Mapping[str, Mapping[str, Any]],
+    capped: Sequence[str],
+    gone: Sequence[str],
+    taking_over: Sequence[str],
+    window: int,
 ) -> list[str]:
     warnings = []
     for name, entry in report.items():
+        realised = f"{entry['weight_realised']:.4g} of the mixture where {entry['weight_normalised']:.4g} was asked"
         if name in gone:
             what = "is empty" if not entry["tokens_available"] else f"has no whole window of {window:,} tokens"
             warnings.append(
@@ -261,15 +273,18 @@ def _warnings(
         elif name in capped:
             warnings.append(
                 f"Source '{name}' stops at its cap of {settings.cap(name):g} epochs: {entry['tokens_drawn']:,} tokens, "
-                f"{entry['weight_realised']:.4g} of the mixture where {entry['weight_normalised']:.4g} was asked."
-            )
-        elif settings.cap(name) is None and entry["epochs"] > 1:
-            warnings.append(
-                f"Source '{name}' is repeated: {entry['epochs']:.4g} epochs of {entry['tokens_available']:,} tokens. "
-                "Set mixture.max_epochs to bound it."
+                f"{realised}."
             )
         elif entry["weight_asked"] and not entry["windows_drawn"]:
             warnings.append(f"Source '{name}' gives nothing: its share is less than one window of {window:,} tokens.")
         elif name not in settings.weights:
             warnings.append(f"Source '{name}' has no weight and is never drawn.")
+        if name in taking_over:
+            end = f", and is at its cap of {settings.cap(name):g} epochs" if entry["cap_hit"] else ""
+            warnings.append(f"Source '{name}' gives {realised}, as others fall short{end}.")
+        if settings.cap(name) is None and entry["epochs"] > 1:
+            warnings.append(
+                f"Source '{name}' is repeated: {entry['epochs']:.4g} epochs of {entry['tokens_available']:,} tokens. "
+                "Set mixture.max_epochs to bound it."
+            )
     return warnings

@@ -50,9 +50,10 @@ def test_a_capped_source_stops_and_the_others_make_up_for_it():  # case mix-002
     assert mixture["sources"]["big"]["windows_drawn"] == 99_600
     assert mixture["sources"]["big"]["cap_hit"] is False
     assert mixture["shortfall_tokens"] == 500_000 - 4000
-    (warning,) = mixture["warnings"]
-    assert "'tiny' stops at its cap of 4 epochs" in warning
-    assert "0.004 of the mixture where 0.5 was asked" in warning
+    taking_over, stopping = mixture["warnings"]
+    assert "'tiny' stops at its cap of 4 epochs" in stopping
+    assert "0.004 of the mixture where 0.5 was asked" in stopping
+    assert taking_over == "Source 'big' gives 0.996 of the mixture where 0.5 was asked, as others fall short."
 
 
 def test_without_a_cap_a_repeat_is_allowed_with_its_factor():  # case mix-002
@@ -65,13 +66,33 @@ def test_without_a_cap_a_repeat_is_allowed_with_its_factor():  # case mix-002
 
 @pytest.mark.parametrize(
     ("cap", "drawn", "hit"),
-    [(4.99, 499, True), (5, 500, False), (5.01, 500, False)],  # asked for exactly 500 windows, five epochs
+    [(4.99, 499, True), (5, 500, True), (5.01, 500, False)],  # asked for exactly 500 windows, five epochs
 )
 def test_a_cap_on_both_sides_of_what_is_asked(cap, drawn, hit):
     mixture = plan({"tiny": 0.5, "big": 0.5}, TINY, tokens=10_000, max_epochs={"tiny": cap})
     assert mixture["sources"]["tiny"]["windows_drawn"] == drawn
     assert mixture["sources"]["tiny"]["cap_hit"] is hit
     assert mixture["num_slots"] == 1000
+
+
+def test_a_source_that_reaches_its_cap_by_taking_over_says_so():
+    available = {"a": 601, "b": 701, "gone": 0}  # caps of 120 and 140 windows: 260 in all
+    mixture = plan({"a": 1, "b": 1, "gone": 1}, available, tokens=2600, max_epochs=2)  # asked 86.7 each
+    assert column(mixture, "windows_drawn") == {"a": 120, "b": 140, "gone": 0}
+    assert column(mixture, "cap_hit") == {"a": True, "b": True, "gone": False}
+    assert mixture["shortfall_tokens"] == 867
+    assert [warning for warning in mixture["warnings"] if "'a'" in warning] == [
+        "Source 'a' gives 0.4615 of the mixture where 0.3333 was asked, as others fall short, and is at its cap of 2 epochs."
+    ]
+
+
+@pytest.mark.parametrize(("tiny", "warned"), [(49, True), (51, False)])
+def test_taking_over_is_warned_about_above_one_hundredth_of_the_mixture(tiny, warned):
+    # 10,000 windows, asked 150 of tiny, which gives 49 or 51 at one epoch: big gives 101 or 99 more, above or below 100.
+    mixture = plan(
+        {"tiny": 0.015, "big": 0.985}, {"tiny": tiny * 10 + 1, "big": 1_000_001}, tokens=100_000, max_epochs=1
+    )
+    assert any("'big' gives" in warning for warning in mixture["warnings"]) is warned
 
 
 def test_a_source_of_weight_zero_is_never_drawn():  # case mix-003
@@ -96,8 +117,10 @@ def test_an_empty_source_makes_nobody_repeat_while_there_is_fresh_text():  # cas
     # Asked 25, 12.5, 12.5. Sharing in proportion to weight alone would give a 33 of its 30 windows, a repeat.
     assert column(mixture, "windows_drawn") == {"a": 30, "b": 20, "gone": 0}
     assert mixture["shortfall_tokens"] == 125
-    (warning,) = mixture["warnings"]
-    assert "'gone' is empty" in warning
+    taking_over_a, taking_over_b, empty = mixture["warnings"]
+    assert "'gone' is empty" in empty
+    assert "'a' gives 0.6 of the mixture where 0.5 was asked" in taking_over_a
+    assert "'b' gives 0.4 of the mixture where 0.25 was asked" in taking_over_b
     loaded = Plan.load(mixture)
     shown = [loaded.slot(g) for g in range(loaded.num_slots)]
     assert len(set(shown)) == len(shown) == 50
