@@ -123,6 +123,8 @@ class Recipe:
     Attributes:
         base: Folder against which relative paths are taken: that of the recipe file.
         modules: Plug-in modules, name to file; only with `allow_code`.
+        places: Where the paths of inputs stand, for errors that only running shows: dotted key
+            (`sources.<name>.read.paths`, `decontaminate.benchmarks`, `tokenizer.load`) to `file:line` or `--set ...`.
     """
 
     name: str
@@ -137,6 +139,7 @@ class Recipe:
     train: Train | None
     base: Path
     modules: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source(self, name: str) -> SourceRecipe:
         """Return a source by name."""
@@ -319,8 +322,14 @@ class _Loader:
             sources=tuple(sources),
             base=self.path.parent,
             modules=self.modules,
+            places=self._places(),
             **sections,
         )
+
+    def _places(self) -> dict[str, str]:
+        keys: list[Key] = [("sources", name, "read", "paths") for name in self.tree.value["sources"]]
+        keys += [("decontaminate", "benchmarks"), ("tokenizer", "load")]
+        return {dotted(key): self.tree.shown_place(key) for key in keys if self.tree.has(key)}
 
     def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

@@ -1,13 +1,13 @@
 """YAML 1.2 to plain values, with the line of every key: what a good error message needs.
 
-`no` is a string, `1e-4` a number, a key given twice is a problem, a tag that asks for code is refused, and an alias cannot
-be used to blow up memory. Sequences become tuples: settings are frozen.
+`no` is a string, `1e-4` a number, a key given twice is a problem, a tag that asks for code is refused, and neither an alias
+nor depth can be used to blow up memory or the stack. Sequences become tuples: settings are frozen.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 Key = tuple[str | int, ...]  # path of a value: ("sources", "web", "steps", 0)
 
 _MOST_NODES = 100_000
+_DEEPEST = 64  # levels; a recipe has about eight. Each level costs the reader a few frames of Python's 1,000
+_NESTED = f"nested more than {_DEEPEST} levels deep"
 # YAML 1.2 core schema, section 10.3.2. ruamel.yaml also takes `1_000` for a number; 1.2 says it is a string.
-_INT = re.compile(r"[-+]?[0-9]+\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+# Whole numbers of more digits than any setting has are taken as fractions: Python refuses to convert thousands of digits.
+_INT = re.compile(r"[-+]?[0-9]{1,100}\Z|0o[0-7]{1,100}\Z|0x[0-9a-fA-F]{1,100}\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _SPECIAL = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
@@ -46,6 +49,20 @@ class Tree:
             if key[:length] in self.places:
                 return self.places[key[:length]]
         return "", None
+
+    def shown_place(self, key: Key) -> str:
+        """Return the place of a path as messages show it: `file:line`, or `--set ...`."""
+        file, line = self.place(key)
+        return file if line is None else f"{file}:{line}"
+
+    def has(self, key: Key) -> bool:
+        """Return whether a path of mapping keys is in the value."""
+        value = self.value
+        for part in key:
+            if not isinstance(value, Mapping) or part not in value:
+                return False
+            value = value[part]
+        return True
 
 
 def dotted(key: Key) -> str:
@@ -72,15 +89,26 @@ def parse(text: str, shown: str) -> Tree:
     """Parse YAML text (see `read`)."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
 
     tree = Tree(places={(): (shown, 1)})
     yaml = YAML(typ="safe", pure=True)
     try:
+        refused = _too_deep(yaml.parse(text), shown)
+        if refused is not None:
+            tree.problems.append(refused)
+            return tree
+        yaml.composer.warn_double_anchors = False  # an anchor may be set anew (YAML 1.2, section 3.2.2.2)
         node = yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else None
         tree.problems.append(Problem("", f"not valid YAML: {error.problem or error.context}.", line, shown))
+        return tree
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"not valid YAML: the character U+{error.character:04X} may not stand in a text file."
+        tree.problems.append(Problem("", message, line, shown))
         return tree
     except YAMLError as error:
         tree.problems.append(Problem("", f"not valid YAML: {error}", None, shown))
@@ -90,23 +118,53 @@ def parse(text: str, shown: str) -> Tree:
     return tree
 
 
+def _too_deep(events: Iterable[Any], shown: str) -> Problem | None:
+    """Return the problem of a text that the composer, which recurses, cannot take: too deep, or an alias inside itself."""
+    anchors: dict[str, int] = {}  # name -> number of the node that it was last set on
+    open_nodes: list[int] = []  # around the current event, outermost first
+    for number, event in enumerate(events):
+        kind = type(event).__name__
+        if kind == "AliasEvent" and anchors.get(event.anchor) in open_nodes:
+            message = f"the alias *{event.anchor} stands inside what it repeats: that would never end. Write it out."
+            return Problem("", message, event.start_mark.line + 1, shown)
+        if kind in ("ScalarEvent", "SequenceStartEvent", "MappingStartEvent") and event.anchor is not None:
+            anchors[event.anchor] = number
+        if kind in ("SequenceStartEvent", "MappingStartEvent"):
+            open_nodes.append(number)
+            if len(open_nodes) > _DEEPEST:
+                return Problem("", f"{_NESTED}.", event.start_mark.line + 1, shown)
+        elif kind in ("SequenceEndEvent", "MappingEndEvent"):
+            open_nodes.pop()
+    return None
+
+
 class _Builder:
     def __init__(self, tree: Tree, shown: str) -> None:
         self.tree = tree
         self.shown = shown
         self.nodes = 0
+        self.deep = False
+        self.told: set[tuple[int, str]] = set()  # what an alias repeats is told once
 
     def build(self, node: Node, key: Key) -> None:
         self.tree.value = self._value(node, key)
 
     def _problem(self, node: Node, key: Key, message: str) -> None:
+        if (id(node), message) in self.told:
+            return
+        self.told.add((id(node), message))
         self.tree.problems.append(Problem(dotted(key), message, node.start_mark.line + 1, self.shown))
 
     def _value(self, node: Node, key: Key) -> Any:
         self.nodes += 1
         if self.nodes > _MOST_NODES:
             if self.nodes == _MOST_NODES + 1:
-                self._problem(node, key, f"more than {_MOST_NODES} values: aliases that multiply are refused.")
+                self._problem(node, key[:1], f"more than {_MOST_NODES} values: aliases that multiply are refused.")
+            return None
+        if len(key) > _DEEPEST:  # by way of aliases: the text itself is not as deep
+            if not self.deep:
+                self._problem(node, key[:1], f"{_NESTED}, aliases written out.")
+            self.deep = True
             return None
         kind = type(node).__name__
         expected = {"MappingNode": "map", "SequenceNode": "seq"}.get(kind)
@@ -123,26 +181,28 @@ class _Builder:
 
     def _mapping(self, node: Node, key: Key) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        lines: dict[str, int] = {}
+        entries: dict[str, list[Node]] = {}
         for name_node, value_node in node.value:
-            line = name_node.start_mark.line + 1
             if type(name_node).__name__ != "ScalarNode":
                 self._problem(name_node, key, "a key must be a plain word.")
                 continue
             name = str(name_node.value)
-            if name in found:
-                message = (
-                    f"the key '{name}' stands here twice (first in line {lines[name]}): a duplicate key. Keep one."
-                )
-                self.tree.problems.append(Problem(dotted((*key, name)), message, line, self.shown))
-                continue
-            lines[name] = line
-            self.tree.places[*key, name] = (self.shown, line)
-            found[name] = self._value(value_node, (*key, name))
+            entries.setdefault(name, []).append(name_node)
+            if len(entries[name]) == 1:
+                self._characters(name_node, key)
+                self.tree.places[*key, name] = (self.shown, name_node.start_mark.line + 1)
+                found[name] = self._value(value_node, (*key, name))
+        for name, nodes in entries.items():
+            if len(nodes) > 1:
+                times = "twice" if len(nodes) == 2 else f"{len(nodes)} times"
+                first = f"first in line {nodes[0].start_mark.line + 1}"
+                message = f"the key '{name}' stands here {times} ({first}): a duplicate key. Keep one."
+                self._problem(nodes[1], (*key, name), message)
         return found
 
     def _scalar(self, node: Any, key: Key) -> Any:
         text = str(node.value)
+        self._characters(node, key)
         if node.style in ("'", '"', "|", ">"):
             if node.tag != "tag:yaml.org,2002:str":
                 self._problem(node, key, f"the tag {node.tag} is refused: a recipe holds plain values.")
@@ -151,6 +211,12 @@ class _Builder:
             return plain_scalar(text)
         self._problem(node, key, f"the tag {node.tag} is refused: a recipe holds plain values and never runs code.")
         return None
+
+    def _characters(self, node: Node, key: Key) -> None:
+        """Refuse what an escape may say but no path, name or message can hold."""
+        odd = re.search("[\0\ud800-\udfff]", str(node.value))
+        if odd is not None:
+            self._problem(node, key, f"the character U+{ord(odd[0]):04X} cannot be used in a recipe.")
 
 
 def plain_scalar(text: str) -> Any:
@@ -214,12 +280,16 @@ def override(tree: Tree, assignment: str) -> None:
     if not equals or not name:
         tree.problems.append(Problem("", "write --set KEY=VALUE, such as --set dedup.minhash.verify=0.8.", None, shown))
         return
+    parts = name.split(".")
+    if len(parts) > _DEEPEST:
+        tree.problems.append(Problem("", f"{_NESTED}.", None, shown))
+        return
     parsed = parse(text, shown)
-    tree.problems.extend(Problem(problem.key, problem.message, None, shown) for problem in parsed.problems)
+    for problem in parsed.problems:
+        key = f"{name}.{problem.key}" if problem.key else name
+        tree.problems.append(Problem(key, problem.message, None, shown))
     try:
-        tree.value = _assign(
-            tree.value if tree.value is not None else {}, name.split("."), (), parsed.value, tree, shown
-        )
+        tree.value = _assign(tree.value if tree.value is not None else {}, parts, (), parsed.value, tree, shown)
     except ValueError as error:
         tree.problems.append(Problem(name, str(error), None, shown))
 

@@ -176,6 +176,21 @@ def test_set(tmp_path: Path) -> None:
         curate.load(path, sets=["sources.web.steps.gopher_quality.min_wrds=7"])
 
 
+def test_places_of_inputs(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "tokenizer: {load: t.model}\n", "base.yaml")
+    text = "extends: base.yaml\nsources:\n  code:\n    read:\n      kind: files\n      paths:\n        - b/*\n        - c/*\n"
+    recipe = curate.load(write(tmp_path, text), sets=["decontaminate.benchmarks=[q.jsonl]"])
+    assert recipe.places == {
+        "sources.web.read.paths": f"{tmp_path}/base.yaml:4",
+        "sources.code.read.paths": f"{tmp_path}/r.yaml:6",
+        "decontaminate.benchmarks": "--set decontaminate.benchmarks=[q.jsonl]",
+        "tokenizer.load": f"{tmp_path}/base.yaml:7",
+    }
+    again = curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml"))
+    assert again == recipe  # places are no part of what a recipe says
+    assert curate.load(write(tmp_path, GOOD)).places == {"sources.web.read.paths": f"{tmp_path}/r.yaml:4"}
+
+
 def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
     assert "NOT_SET is not set" in problems(tmp_path, GOOD.replace("a.jsonl", '"${NOT_SET}/a.jsonl"'))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,85 @@ def test_duplicate_key() -> None:  # config-002
     assert str(problem) == (
         "r.yaml:4: filters.min_words: the key 'min_words' stands here twice (first in line 2): a duplicate key. Keep one."
     )
+
+
+def test_a_duplicate_key_is_told_once() -> None:
+    (problem,) = parse("a: 1\nb: 2\na: 3\na: 4\n", "r").problems
+    assert str(problem) == "r:3: a: the key 'a' stands here 3 times (first in line 1): a duplicate key. Keep one."
+    (problem,) = parse("x: &x {a: 1, a: 2}\ny: *x\nz: [*x, *x]\n", "r").problems  # an alias repeats no problem
+    assert problem.line == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("sources: &a {s: {read: *a}}\n", 1),
+        ("a: 1\nb: &b\n  - 2\n  - c:\n    - *b\n", 5),
+        ("a: &a [1]\nb: &a\n  c: *a\n", 3),  # the anchor set anew is meant
+    ],
+)
+def test_an_alias_inside_itself_is_refused(text: str, line: int) -> None:
+    (problem,) = parse(text, "r").problems
+    assert "stands inside what it repeats" in problem.message
+    assert (problem.file, problem.line) == ("r", line)
+
+
+def test_an_anchor_may_be_set_anew() -> None:
+    tree = parse("a: &x [1]\nb: *x\nc: &x [2, 3]\nd: [*x]\n", "r")
+    assert (tree.value, tree.problems) == ({"a": (1,), "b": (1,), "c": (2, 3), "d": ((2, 3),)}, [])
+
+
+DEEPEST = 64
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda depth: "[" * depth + "]" * depth,
+        lambda depth: "{a: " * depth + "1" + "}" * depth,
+        lambda depth: "- " * depth + "x",
+        lambda depth: "\n".join("  " * level + "a:" for level in range(depth)) + " 1",
+    ],
+)
+def test_depth_is_bounded(nested: Callable[[int], str]) -> None:
+    assert parse(nested(DEEPEST), "r").problems == []
+    for depth in (DEEPEST + 1, 3000):
+        (problem,) = parse(nested(depth), "r").problems
+        assert "nested more than 64 levels" in problem.message
+        assert (problem.file, problem.line is not None) == ("r", True)
+
+
+def test_an_unclosed_heap_of_brackets_is_refused() -> None:
+    (problem,) = parse("a: 1\nb: " + "[" * 3000, "r").problems
+    assert (problem.line, "nested" in problem.message) == (2, True)
+
+
+def test_depth_by_way_of_aliases_is_bounded() -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 1200))]
+    tree = parse("\n".join(lines), "r")
+    assert "nested more than 64 levels deep, aliases written out" in tree.problems[0].message
+    assert len(tree.problems) == 1
+    assert parse("\n".join(lines[:60]), "r").problems == []
+
+
+def test_a_path_of_set_is_bounded() -> None:
+    (problem,) = overridden("a: 1\n", ".".join("a" * 3000) + "=1").problems
+    assert "nested more than 64 levels" in problem.message
+
+
+def test_a_problem_in_the_value_of_set_names_the_whole_key() -> None:
+    (problem,) = overridden("a: 1\n", "dedup={exact: {}, exact: {}}").problems
+    assert problem.key == "dedup.exact"
+
+
+@pytest.mark.parametrize("text", ['x: 1\na: "b\\ud800"\n', 'x: 1\na: "b\\0"\n', 'x: 1\n"b\\0": a\n', "x: 1\na: b\0\n"])
+def test_characters_that_no_path_can_hold(text: str) -> None:
+    (problem,) = parse(text, "r").problems
+    assert (problem.line, "the character U+" in problem.message) == (2, True)
+
+
+def test_a_number_of_thousands_of_digits() -> None:
+    assert parse(f"a: {'9' * 5000}\nb: {'9' * 100}\n", "r").value == {"a": float("inf"), "b": 10**100 - 1}
 
 
 def test_tag_that_asks_for_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # config-005
