@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n\x0b\x0c"
+MAX_NAMES = 20  # fields that a message names
 
 
 class Jsonl(Source):
@@ -46,7 +47,7 @@ class Jsonl(Source):
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     text: str = "text"
@@ -95,6 +96,7 @@ class Jsonl(Source):
         self._add_record(rows, offset, record, place)
 
     def _add_record(self, rows: Rows, offset: int, record: dict[str, Any], place: str) -> None:
+        fields = list(record)
         body = record.pop(self.text, None)
         field = self.text
         if self.html is not None:
@@ -105,9 +107,10 @@ class Jsonl(Source):
             if values[column] is not None or record.get(key, 0) is None:
                 del record[key]
         if not isinstance(body, str):
-            found = (
-                f"field '{field}' is missing" if body is None else f"field '{field}' holds a JSON {_json_type(body)}"
-            )
+            if field in fields:
+                found = f"field '{field}' holds a JSON {_json_type(body)}"
+            else:
+                found = f"field '{field}' is missing; the record has {_names(fields)}"
             detail = f"{place}: {found}, a string was expected. Name the right field, or accept the loss"
             rows.add(offset, **values, rule="read.no_text", detail=detail)
             return
@@ -180,6 +183,12 @@ def split_lines(file: IO[bytes], max_bytes: int) -> Iterator[Line]:
 
 def _too_large(size: int, max_bytes: int) -> str:
     return f"a line of {size} bytes exceeds the limit of {max_bytes} (max_bytes). Raise max_bytes, or split the record"
+
+
+def _names(fields: list[str]) -> str:
+    """Return the first names of a record's fields, cut to what a message can hold."""
+    shown = ", ".join(name if len(name) <= 40 else name[:39] + "…" for name in fields[:MAX_NAMES])
+    return (shown or "none") + (f" and {len(fields) - MAX_NAMES} more" if len(fields) > MAX_NAMES else "")
 
 
 def as_label(value: Any) -> str | None:

@@ -5,18 +5,14 @@ A column's physical type does not matter: string, large_string, dictionary, bina
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
 import json
-import math
-import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from curate.read.rows import MAX_BYTES, MAX_RECORD_BYTES, MAX_ROWS, Rows
+from curate.read.values import UNREADABLE, is_text, plain, to_values
 from curate.stage import Source
 from curate.text.decoding import decode, without_surrogates
 
@@ -37,7 +33,8 @@ class Parquet(Source):
         url: Name of the column with the address.
         language: Name of the column with the declared language.
         metadata: Which other columns go to the metadata: all, or these names. Null values are left out, so that a
-            column that only some files have leaves no trace in the others.
+            column that only some files have leaves no trace in the others. Values of any Arrow type become JSON as
+            `curate.read.values` says; should one have no such form, its column is named under `unreadable`.
         max_bytes: Longest text in bytes; a longer one is removed as `read.too_large`.
 
     Offsets are row numbers in the file. A text that is not UTF-8 is decoded by `curate.text.decoding`, and the
@@ -45,7 +42,7 @@ class Parquet(Source):
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "pyarrow", "resiliparse")
 
     text: str = "text"
@@ -75,6 +72,7 @@ class Parquet(Source):
                 pa.PythonFile(file, mode="r"),
                 buffer_size=BUFFER_BYTES,
                 pre_buffer=False,
+                coerce_int96_timestamp_unit="us",  # as nanoseconds, dates after 2262 would silently become others
                 page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
             )
         except (pa.ArrowException, OSError) as error:
@@ -84,7 +82,10 @@ class Parquet(Source):
             rule = "read.truncated" if started else "read.undecodable"
             yield 0, {"rule": rule, "detail": f"{name}: {why} ({error}). Fetch or write the file again"}
             return
-        columns = self._columns(parquet)
+        schema = parquet.schema_arrow
+        columns = self._columns(schema.names)
+        field = self.text if self.html is None else self.html
+        holds_text = [is_text(column.type) for column in schema if column.name == field]  # of one name, the last counts
         first = 0
         for group in range(parquet.num_row_groups):
             num_rows = parquet.metadata.row_group(group).num_rows
@@ -92,7 +93,8 @@ class Parquet(Source):
             try:
                 for batch in self._batches(parquet, group, columns):
                     for record in _records(batch):
-                        yield first + done, self._values(record, f"{name}, row {first + done}", parquet)
+                        place = f"{name}, row {first + done}"
+                        yield first + done, self._values(record, place, schema.names, holds_text[-1:] == [True])
                         done += 1
             except (pa.ArrowException, OSError) as error:
                 detail = f"{name}, row group {group}: cannot be decoded ({error}). Fetch or write the file again"
@@ -100,9 +102,8 @@ class Parquet(Source):
                     yield first + row, {"rule": "read.bad_record", "detail": detail}
             first += num_rows
 
-    def _columns(self, parquet: pq.ParquetFile) -> list[str]:
+    def _columns(self, names: list[str]) -> list[str]:
         """Return the columns to read: a column that nothing wants is not decoded."""
-        names: list[str] = parquet.schema_arrow.names
         body = self.text if self.html is None else self.html
         named = {body, self.id, self.url, self.language}
         if self.metadata == "all":
@@ -118,19 +119,21 @@ class Parquet(Source):
         size = max(1, min(MAX_ROWS, MAX_BYTES // max(mean, 1)))
         yield from parquet.iter_batches(batch_size=size, row_groups=[group], columns=columns, use_threads=False)
 
-    def _values(self, record: dict[str, Any], place: str, parquet: pq.ParquetFile) -> dict[str, Any]:
+    def _values(self, record: dict[str, Any], place: str, names: list[str], holds_text: bool) -> dict[str, Any]:
         field = self.text if self.html is None else self.html
         has_field = field in record
         body = record.pop(field, None)
+        if unreadable := [name for name, value in record.items() if value is UNREADABLE]:
+            record["unreadable"] = unreadable
         values: dict[str, Any] = {}
         for column, key in (("source_id", self.id), ("url", self.url), ("language", self.language)):
-            value = _plain(record.get(key))
+            value = plain(record.get(key))
             if isinstance(value, str | int | float):
                 values[column] = str(value).lower() if isinstance(value, bool) else str(value)
                 del record[key]
-        if not isinstance(body, str | bytes):
+        if not isinstance(body, str | bytes) or not holds_text:
             if not has_field:
-                why = f"no column '{field}'; the file has {', '.join(parquet.schema_arrow.names)}"
+                why = f"no column '{field}'; the file has {', '.join(names)}"
             else:
                 why = f"column '{field}' is null" if body is None else f"column '{field}' holds no string"
             return values | {"rule": "read.no_text", "detail": f"{place}: {why}"}
@@ -152,8 +155,8 @@ class Parquet(Source):
         else:
             values["text"] = body
         if self.metadata != "all":
-            record = {key: record[key] for key in (*self.metadata, "decoded") if key in record}
-        metadata = {key: _plain(value) for key, value in record.items() if value is not None}
+            record = {key: record[key] for key in (*self.metadata, "decoded", "unreadable") if key in record}
+        metadata = {key: plain(value) for key, value in record.items() if value is not None}
         if metadata:
             values["metadata"] = json.dumps(without_surrogates(metadata), ensure_ascii=False, separators=(",", ":"))
         return values
@@ -161,51 +164,6 @@ class Parquet(Source):
 
 def _records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch; strings that hold invalid UTF-8 come as bytes."""
-    columns = [_to_python(column) for column in batch.columns]
+    columns = [to_values(column) for column in batch.columns]
     for row in range(batch.num_rows):
         yield {name: column[row] for name, column in zip(batch.schema.names, columns, strict=True)}
-
-
-def _to_python(column: pa.Array) -> list[Any]:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:  # nothing checks a file's strings when it is written
-        pass
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-        return list(column.view(binary).to_pylist())
-    return [_or_null(value) for value in column]
-
-
-def _or_null(value: pa.Scalar) -> Any:
-    """Return a nested value, or None if a string inside is not UTF-8."""
-    try:
-        return value.as_py()
-    except UnicodeDecodeError:
-        return None
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: times in ISO 8601, decimals as text, bytes as UTF-8 or base64."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode("ascii")
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    if isinstance(value, decimal.Decimal | datetime.timedelta | uuid.UUID):
-        return str(value)
-    return str(value)

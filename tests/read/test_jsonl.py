@@ -77,7 +77,18 @@ def test_mixed_types():  # read-009
     assert [(row["source_id"], row["text"]) for row in documents(rows)] == [("1", "one"), ("2", "two"), (None, "six")]
     assert rules(rows) == {"read.no_text": 3}
     details = [row["detail"] for row in rows if row["rule"]]
-    assert ["is missing" in detail or "JSON array" in detail for detail in details] == [True] * 3
+    assert ["JSON null" in detail or "is missing" in detail or "JSON array" in detail for detail in details] == [
+        True
+    ] * 3
+
+
+def test_a_missing_field_is_told_with_those_that_are_there():
+    [row] = read_rows(Jsonl(), b'{"id": "a", "body": "x", "lang": "en"}\n')
+    assert "field 'text' is missing; the record has id, body, lang, a string was expected" in row["detail"]
+    [row] = read_rows(Jsonl(), json.dumps({f"f{n}": n for n in range(23)}).encode())
+    assert "f18, f19 and 3 more" in row["detail"]
+    [row] = read_rows(Jsonl(), b'{"text": null}')
+    assert "field 'text' holds a JSON null" in row["detail"]
 
 
 def test_a_record_longer_than_any_block():  # read-010

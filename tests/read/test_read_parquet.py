@@ -12,6 +12,7 @@ import pytest
 from reading import PATH, ROOT, documents, inputs_of, load_cases, read_rows, rules
 
 from curate.read.parquet import Parquet
+from curate.read.values import UNREADABLE, to_values
 
 CASES = load_cases("parquet")
 
@@ -76,6 +77,7 @@ def test_strings_over_2_gib_in_one_row_group(tmp_path):  # parquet-006
     script = f"""
 from reading import peak
 from curate.read.parquet import Parquet
+from curate.read.values import UNREADABLE, to_values
 lengths = []
 for batch in Parquet().read(open({str(path)!r}, "rb"), "big"):
     lengths += [len(text) for text in batch.column("text").to_pylist()]
@@ -111,6 +113,98 @@ def test_columns_and_metadata():
     assert metadata == {"when": "2024-05-01T12:00:00", "price": "1.50", "raw": "/wA=", "nan": None, "tags": ["a", None]}
     [row] = read_rows(Parquet(text="body", metadata=("tags",)), parquet(table))
     assert json.loads(row["metadata"]) == {"tags": ["a", None]}
+
+
+SECOND = 1_000_000_000
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([1, 0], pa.timestamp("ns")), ["1970-01-01T00:00:00.000000001", "1970-01-01T00:00:00"]),
+        (pa.array([-1, 1500], pa.timestamp("ms")), ["1969-12-31T23:59:59.999000", "1970-01-01T00:00:01.500000"]),
+        # 2024-02-29 is day 19,782: 54 years of 365 days, 13 leap days (1972 to 2020), 31 + 28 days of 2024.
+        (
+            pa.array([19_782 * DAY, -1], pa.timestamp("s", tz="+02:00")),
+            ["2024-02-29T00:00:00+00:00", "1969-12-31T23:59:59+00:00"],
+        ),
+        # Day 2,932,896 is 9999-12-31, the last that datetime knows; -719,162 is 0001-01-01, its first.
+        (pa.array([2_932_896, 2_932_897], pa.int32()).view(pa.date32()), ["9999-12-31", "+10000-01-01"]),
+        (pa.array([-719_162, -719_163], pa.int32()).view(pa.date32()), ["0001-01-01", "0000-12-31"]),
+        (pa.array([-719_163 - 366, None], pa.int32()).view(pa.date32()), ["-0001-12-31", None]),
+        (pa.array([2_932_897 * DAY, None], pa.timestamp("s")), ["+10000-01-01T00:00:00", None]),
+        (pa.array([3_723 * SECOND + 5, 5000], pa.time64("ns")), ["01:02:03.000000005", "00:00:00.000005"]),
+        (pa.array([3_723_000, None], pa.time32("ms")), ["01:02:03", None]),
+        (pa.array([90 * SECOND, -1], pa.duration("ns")), ["PT90S", "-PT0.000000001S"]),
+        (pa.array([decimal.Decimal("1.50"), None], pa.decimal128(38, 2)), ["1.50", None]),
+        (pa.array([decimal.Decimal("9" * 60), None], pa.decimal256(70, 0)), ["9" * 60, None]),
+        (pa.array([b"ok", b"\xff\x00"], pa.binary(2)), ["ok", "/wA="]),
+        (pa.array([b"ok", b"\xff\x00"], pa.large_binary()), ["ok", "/wA="]),
+        (pa.array([0.5, float("inf")], pa.float32()), [0.5, None]),
+        (pa.array([True, None]), [True, None]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), [2**64 - 1, 0]),
+        (
+            pa.array([[("k", 1)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())),
+            [{"k": 1}, [["a", 1], ["a", 2]]],
+        ),
+        (pa.array([[(7, None)], []], pa.map_(pa.int64(), pa.timestamp("ns"))), [[[7, None]], {}]),
+        (
+            pa.array(
+                [{"at": [1], "b": {"d": 2}}, None],
+                pa.struct([("at", pa.list_(pa.timestamp("ns"))), ("b", pa.struct([("d", pa.duration("ns"))]))]),
+            ),
+            [{"at": ["1970-01-01T00:00:00.000000001"], "b": {"d": "PT0.000000002S"}}, None],
+        ),
+        (pa.array([[1, 2], None], pa.list_(pa.time64("ns"), 2)), [["00:00:00.000000001", "00:00:00.000000002"], None]),
+        (pa.array([[], None], pa.large_list(pa.date32())), [[], None]),
+        (pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+        (pa.array([[b"caf\xe9"], [b"a"]], pa.list_(pa.binary())).view(pa.list_(pa.string())), [["Y2Fm6Q=="], ["a"]]),
+        (
+            pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16), None], pa.binary(16))),
+            ["00000000-0000-0000-0000-000000000000", None],
+        ),
+    ],
+    ids=lambda value: str(value.type)[:40] if isinstance(value, pa.Array) else "",
+)
+def test_metadata_of_any_type(column, expected):
+    rows = read_rows(Parquet(), parquet({"text": ["one", "two"], "odd": column}))
+    assert [row["text"] for row in documents(rows)] == ["one", "two"]
+    assert [json.loads(row["metadata"] or "{}").get("odd") for row in rows] == expected
+
+
+def test_values_of_a_slice_are_its_own():
+    lists = pa.array([[0], [1, 2], None, [3]], pa.list_(pa.duration("s")))
+    maps = pa.array([[("a", 0)], [("b", 1)], None, [("c", 2)]], pa.map_(pa.string(), pa.int64()))
+    structs = pa.array([{"n": 0}, {"n": 1}, None, {"n": 2}])
+    fixed = pa.array([[0], [1], None, [2]], pa.list_(pa.int64(), 1))
+    assert to_values(lists.slice(1)) == [["PT1S", "PT2S"], None, ["PT3S"]]
+    assert to_values(maps.slice(1)) == [{"b": 1}, None, {"c": 2}]
+    assert to_values(structs.slice(1)) == [{"n": 1}, None, {"n": 2}]
+    assert to_values(fixed.slice(1)) == [[1], None, [2]]
+
+
+def test_a_type_without_a_json_form_costs_its_value_alone():
+    # Parquet has no such type; a later pyarrow may.
+    column = pa.array([(1, 2, 3), None], pa.month_day_nano_interval())
+    assert to_values(column) == [UNREADABLE, None]
+    row = Parquet()._values({"text": "x", "odd": UNREADABLE, "n": 1}, "f", ["text", "odd", "n"], True)
+    assert json.loads(row["metadata"]) == {"odd": None, "n": 1, "unreadable": ["odd"]}
+
+
+def test_dates_of_old_writers_after_2262_stay():
+    when = pa.array([253_402_214_400], pa.timestamp("s"))  # 9999-12-31: 2,932,896 days of 86,400 seconds
+    data = parquet({"text": ["x"], "when": when.cast(pa.timestamp("us"))}, use_deprecated_int96_timestamps=True)
+    [row] = read_rows(Parquet(), data)
+    assert json.loads(row["metadata"]) == {"when": "9999-12-31T00:00:00"}
+
+
+def test_a_column_of_times_is_no_text():
+    rows = read_rows(Parquet(), parquet({"text": pa.array([1, None], pa.timestamp("ns"))}))
+    assert [row["detail"] for row in rows] == [
+        "input, row 0: column 'text' holds no string",
+        "input, row 1: column 'text' is null",
+    ]
 
 
 def test_html_columns():
