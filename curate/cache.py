@@ -8,6 +8,7 @@ model and input digests, upstream keys), so a result under its key is right wher
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -22,7 +23,7 @@ from typing import Any
 
 import xxhash
 
-from curate.errors import CurateError
+from curate.errors import CurateError, InputError
 from curate.stage import Stage, canonical
 
 _CHUNK = 1 << 20
@@ -84,6 +85,12 @@ def write_bytes(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def stamp_of(path: Path) -> str:
+    """Return what changes when a file's content does: size, both times, inode. A restored modification time fools nobody."""
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
 def sync_folder(folder: Path) -> None:
     """Flush a folder's entries to disk, so that a rename survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
@@ -133,7 +140,7 @@ class Cache:
     def prepare(self) -> None:
         """Make the folders, or say at once that they cannot be made; sweep away what dead runs left half done."""
         try:
-            for name in ("entries", "tmp", "digests", "quarantine"):
+            for name in ("entries", "tmp", "digests", "quarantine", "locks"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
             self._sweep()
             self.temporary.mkdir(parents=True, exist_ok=True)
@@ -157,6 +164,16 @@ class Cache:
     def close(self) -> None:
         """Remove this run's temporary folder."""
         shutil.rmtree(self.temporary, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Hold what is done to a result's folder apart from what other runs over the same store do; a dead run holds nothing."""
+        handle = os.open(self.root / "locks" / key[:2], os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def _folder(self, key: str) -> Path:
         return self.root / "entries" / key[:2] / key
@@ -196,8 +213,9 @@ class Cache:
         """Remove a result: its entry first, so that no moment shows a half result as whole."""
         self._checked.pop(key, None)
         folder = self._folder(key)
-        (folder / "entry.json").unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        with self._locked(key):
+            (folder / "entry.json").unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def writing(self, key: str) -> Iterator[Output]:
@@ -228,47 +246,36 @@ class Cache:
         reached("after_fsync")
         folder = self._folder(output.key)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if not (
-            folder / "entry.json"
-        ).exists():  # else another run finished the same work meanwhile: same key, same bytes
-            if folder.exists():
-                shutil.rmtree(folder)  # renamed by a run that died before its entry
-            try:
+        with self._locked(output.key):
+            if not (
+                folder / "entry.json"
+            ).exists():  # else another run did the same work meanwhile: same key, same bytes
+                if folder.exists():
+                    shutil.rmtree(folder)  # renamed by a run that died before its entry
                 output.folder.rename(folder)
-            except OSError:
-                if not folder.exists():
-                    raise
-                return self._adopt(output.key)
-            sync_folder(folder.parent)
-            reached("after_rename")
-            write_json(folder / "entry.json", {"key": output.key, "files": files, "counts": output.counts}, indent=None)
+                sync_folder(folder.parent)
+                reached("after_rename")
+                write_json(
+                    folder / "entry.json", {"key": output.key, "files": files, "counts": output.counts}, indent=None
+                )
         reached("after_entry")
-        return None
-
-    def _adopt(self, key: str) -> None:
-        """Accept the result that a concurrent run renamed first, once its entry is there; else say so."""
-        import time
-
-        for _ in range(100):
-            if (self._folder(key) / "entry.json").exists():
-                return
-            time.sleep(0.05)
-        raise CurateError(
-            f"{self.root}: result {key} is being written by another process that does not finish. Run again."
-        )
 
     def digest(self, path: Path) -> str:
-        """Return the sha256 of an input file, remembered by its size and modification time."""
-        status = path.stat()
-        name = xxhash.xxh3_128_hexdigest(os.fsencode(path.resolve()))
-        note = self.root / "digests" / name
-        stamp = f"{status.st_size} {status.st_mtime_ns}"
+        """Return the sha256 of an input file, remembered by size, times and inode.
+
+        Raises:
+            InputError: If the file changes while it is read.
+        """
+        before = stamp_of(path)
+        note = self.root / "digests" / xxhash.xxh3_128_hexdigest(os.fsencode(path.resolve()))
         with contextlib.suppress(OSError, ValueError):
             known, _, digest = note.read_text().rpartition(" ")
-            if known == stamp and len(digest) == 64:
+            if known == before and len(digest) == 64:
                 return digest
         digest = sha256_file(path)
-        write_bytes(note, f"{stamp} {digest}".encode())
+        if stamp_of(path) != before:
+            raise InputError(str(path), "it changes while it is read.", "Let its writer finish, then run again.")
+        write_bytes(note, f"{before} {digest}".encode())
         return digest
 
     def quarantined(self, stage: str) -> dict[str, str]:
@@ -287,16 +294,27 @@ class Cache:
 
 
 def link(source: Path, target: Path) -> None:
-    """Make `target` the same file as `source`: a hard link, or a copy where linking fails. Whole or not at all."""
+    """Make `target` the same file as `source`: a hard link, or a copy where linking fails. Whole or not at all.
+
+    Raises:
+        CurateError: If the target cannot be written; it is named.
+    """
     try:
         if target.samefile(source):
             return
     except OSError:
         pass
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        os.link(source, temporary)
-    except OSError:
-        shutil.copyfile(source, temporary)
-    temporary.replace(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise CurateError(
+            f"{target}: cannot be written: {error.strerror}. Free or repair it and run again: what is finished stays."
+        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from enum import Enum
 from pathlib import Path
@@ -38,33 +37,10 @@ app.add_typer(tokenizer_app, name="tokenizer")
 
 Phase = Enum("Phase", {name: name for name in PHASES})  # type: ignore[misc]
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 1 << 10,
-    "mi": 1 << 20,
-    "gi": 1 << 30,
-    "ti": 1 << 40,
-}
 _LATER = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
 }  # commands of later versions take anything, and say so
-
-
-def parse_size(text: str) -> int:
-    """Return a size such as 500M, 2G or 1GiB in bytes.
-
-    Raises:
-        UsageError: If it is none.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", text.strip().lower())
-    if match is None or not float(match[1]):
-        raise UsageError(f"--memory {text}: write a size such as 500M, 2G or 1GiB.")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
 
 
 RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)]
@@ -108,7 +84,6 @@ def run(
         raise UsageError(f"--executor {executor}: must be local.")
     if tasks is not None:
         raise UsageError("--tasks: not built yet. Use --workers.")
-    size = parse_size(memory)
     from curate.runner import run as run_recipe
 
     try:
@@ -118,7 +93,7 @@ def run(
             cache=cache,
             sets=sets or (),
             workers=workers,
-            memory=size,
+            memory=memory,
             until=until.value,
             limit=limit,
             sample=sample,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
 from curate.errors import InputError, Problem, RecipeError, StageError
+from curate.expression import expression_columns
 from curate.inputs import InputFile, expand_variables, fixed_shards, is_remote, list_inputs
 from curate.plan import PHASES, Task
 from curate.progress import Progress
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone
     from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
+    from curate.phases.decide import Judged
     from curate.phases.measure import Block
+    from curate.stage import Step
 
 SHARD_BYTES = 2 << 20  # of input: small neighbours are grouped up to this (compressed HTML grows tenfold)
 SHARD_FILES = 256
@@ -41,6 +44,7 @@ class Shard:
     extracted: str = ""
     blocks: tuple[Block, ...] = ()
     finals: tuple[Block, ...] = ()
+    judged: tuple[Judged, ...] = ()
     revision: str = ""  # key of the last text revision
     signatures: str = ""
     matches: str = ""
@@ -57,22 +61,17 @@ class Shard:
         return f"{self.number:05d}"
 
 
-def inputs_of(source: SourceRecipe, base: Path, cache: Cache) -> list[InputFile]:
-    """Return the files of a source.
+def resolve_paths(paths: Sequence[str], recipe: Recipe, cache: Cache, key: str) -> list[InputFile]:
+    """Return the files that paths of a recipe mean: variables expanded, `demo://` made on first use.
 
     Raises:
-        RecipeError: If a path matches nothing.
+        RecipeError: If a path matches nothing; file and line of the recipe are named.
     """
-    return resolve_paths(source.paths, base, cache, f"sources.{source.name}.read.paths")
-
-
-def resolve_paths(paths: Sequence[str], base: Path, cache: Cache, key: str) -> list[InputFile]:
-    """Return the files that the paths of a recipe mean: variables expanded, `demo://` made on first use."""
     expanded = [demo_path(expand_variables(path), cache) for path in paths]
     try:
-        return list_inputs(expanded, base, cache)
+        return list_inputs(expanded, recipe.base, cache)
     except InputError as error:
-        raise RecipeError((Problem(key, f"{error.file}: {error.problem} {error.remedy}"),)) from error
+        raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
 
 
 def demo_path(path: str, cache: Cache) -> str:
@@ -162,7 +161,9 @@ class Curation:
         arrow = importlib.metadata.version("pyarrow")  # it writes every file, and its version shows in the bytes
         tasks = []
         for source in self.recipe.sources:
-            files = inputs_of(source, self.recipe.base, self.cache)
+            key = f"sources.{source.name}.read.paths"
+            files = resolve_paths(source.paths, self.recipe, self.cache, key)
+            self._refuse_own(files, key)
             self.inputs[source.name] = {"files": [_input_facts(file) for file in files]}
             sizes = tuple(file.bytes for file in files)
             whole = self.limit is not None  # counting to a limit across shards needs one reader
@@ -214,6 +215,7 @@ class Curation:
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
         self._truth()
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
+        self._unreadable()
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
         if len(self.account.warnings) > _SHOWN:
@@ -221,6 +223,25 @@ class Curation:
                 f"  note: {len(self.account.warnings) - _SHOWN} more records could not be read; manifest.json names them."
             )
         return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
+
+    def _refuse_own(self, files: Sequence[InputFile], key: str) -> None:
+        """Refuse inputs that lie in the run folder or among the cache's results: a run must not read what runs write."""
+        for own in (self.output.resolve(), (self.cache.root / "entries").resolve()):
+            inside = [file.url for file in files if not is_remote(file.url) and own in Path(file.url).resolve().parents]
+            if inside:
+                message = f"{inside[0]} lies in {own}, which runs write. Choose another --output or --cache, or narrower paths."
+                raise RecipeError((Problem(key, message, None, self.recipe.places.get(key, "")),))
+
+    def _unreadable(self) -> None:
+        """Warn of a source of which nothing could be read: most likely the recipe means another kind or column."""
+        for name, ledger in self.account.ledgers.items():
+            lost = ledger.removed.get("read", {})
+            if ledger.read and sum(lost.values()) == ledger.read:
+                rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(lost.items()))
+                self.account.warnings.insert(
+                    0,
+                    f"{name}: NOT ONE of {ledger.read:,} records could be read ({rules}). Check `read` of this source.",
+                )
 
     def _truth(self) -> None:
         """Keep the demo corpus's truth table in the run folder: the report compares it with what was decided."""
@@ -248,15 +269,32 @@ class Curation:
             self._check_errors(phase, source.name, removed)
 
     def _check_errors(self, phase: str, source: str, removed: dict[str, int]) -> None:
+        """Fail the run if more rows made steps raise than `max_errors`, and show some of what they said."""
         errors = {name: number for name, number in removed.items() if name.endswith(".error")}
         if sum(errors.values()) > self.recipe.max_errors:
+            counts = ", ".join(f"{name.partition('/')[2]} {number:,}" for name, number in errors.items())
+            said = "".join(f"\n    {message}" for message in self._error_messages(phase, source))
             raise StageError(
                 source,
                 phase,
                 "",
-                f"{sum(errors.values())} documents made a step raise an error ({errors}), more than max_errors ({self.recipe.max_errors}).",
-                "Look at them with `curate inspect`, mend the cause, or raise max_errors.",
+                f"steps raised an error on {sum(errors.values())} documents, more than max_errors ({self.recipe.max_errors}): {counts}.{said}\n ",
+                "Mend the cause, or raise max_errors: such documents are removed and counted.",
             )
+
+    def _error_messages(self, phase: str, source: str) -> list[str]:
+        """Return up to three of the messages with which documents of a source were removed as errors."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        found: list[str] = []
+        for shard in self.shards:
+            key = shard.extracted if phase == "extract" else shard.decided[0] if shard.decided else ""
+            if shard.source.name == source and key and len(found) < 3:
+                table = pq.read_table(self.entry(key).path("removed.parquet"), columns=["id", "rule", "value_label"])
+                table = table.filter(pc.ends_with(table["rule"], ".error")).slice(0, 3)
+                found += [f"{row['id']}: {row['rule']}: {row['value_label']}" for row in table.to_pylist()]
+        return found[:3]
 
     def _documents(self, verb: str, number: int) -> str:
         kept = sum(ledger.kept for ledger in self.account.ledgers.values())
@@ -291,7 +329,7 @@ class Curation:
             return None
         from curate.phases.decontaminate import index
 
-        files = resolve_paths(settings.benchmarks, self.recipe.base, self.cache, "decontaminate.benchmarks")
+        files = resolve_paths(settings.benchmarks, self.recipe, self.cache, "decontaminate.benchmarks")
         named = list(zip(_benchmark_names(files), files, strict=True))
         looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
         key = self.key(
@@ -303,37 +341,68 @@ class Curation:
         self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, named))])
         return key
 
+    def _blocks(self, shard: Shard) -> None:
+        """Set the keys of the shard's blocks, in order, and what decide judges.
+
+        An expression judges the text at its place: a column that was measured before a later rewrite is measured again
+        there, as the block `<where>.<step>`.
+        """
+        from curate.phases.decide import Judged
+        from curate.phases.measure import Block
+
+        revision = key_of(extracted=shard.extracted)
+        blocks: list[Block] = []
+        finals: list[Block] = []
+        judged: list[Judged] = []
+        measured: dict[str, tuple[Block, str]] = {}  # column -> its latest block, and the revision that this one saw
+
+        def measure(name: str, step: Step) -> Block:
+            own = stage_key(step)
+            block = Block(name, step, own, self.key("measure", revision=revision, step=own))
+            blocks.append(block)
+            return block
+
+        for step in shard.source.steps:
+            if step.expression is not None:
+                owners = {measured[name][0].name: measured[name] for name in expression_columns(step.expression)}
+                for owner, seen in owners.values():
+                    if seen != revision and not owner.step.rewrites:
+                        again = measure(f"{step.name}.{owner.name}", owner.step)
+                        judged.append(Judged(again.name, again.key, ()))
+                        measured |= dict.fromkeys(owner.step.adds, (again, revision))
+                judged.append(Judged(step.name, None, step.rules()))
+                continue
+            assert step.step is not None
+            if step.step.at == "collect":
+                own = stage_key(step.step)
+                finals.append(Block(step.name, step.step, own, key_of(collect=own)))
+                continue
+            block = measure(step.name, step.step)
+            judged.append(Judged(step.name, block.key, step.rules()))
+            if step.step.rewrites:
+                revision = key_of(revision=revision, step=block.stage_key)
+            measured |= dict.fromkeys(step.step.adds, (block, revision))
+        shard.blocks, shard.finals, shard.judged, shard.revision = tuple(blocks), tuple(finals), tuple(judged), revision
+
     def _last_measures(self, shard: Shard, index: str | None) -> list[Any]:
-        """Set the keys of the shard's blocks; return the measures of its last revision."""
+        """Return the measures of the shard's last revision, after setting the keys of its blocks."""
         from curate.dedup.minhash import Signatures
         from curate.dedup.settings import clustering
         from curate.phases.cluster import SIGNATURES, prepare_signatures
         from curate.phases.decontaminate import MATCHES, prepare_overlaps
-        from curate.phases.measure import Block, LastMeasure
+        from curate.phases.measure import LastMeasure
 
-        revision = key_of(extracted=shard.extracted)
-        blocks, finals = [], []
-        for step in shard.source.steps:
-            if step.step is None:
-                continue
-            own = stage_key(step.step)
-            if step.step.at == "collect":
-                finals.append(Block(step.name, step.step, own, key_of(collect=own)))
-                continue
-            blocks.append(Block(step.name, step.step, own, self.key("measure", revision=revision, step=own)))
-            if step.step.rewrites:
-                revision = key_of(revision=revision, step=own)
-        shard.blocks, shard.finals, shard.revision = tuple(blocks), tuple(finals), revision
+        self._blocks(shard)
         last: list[Any] = []
         if self.clustered:
             signatures = Signatures.of(clustering(self.recipe.dedup))
             own = stage_key(signatures)
-            shard.signatures = self.key("measure", revision=revision, signatures=own)
+            shard.signatures = self.key("measure", revision=shard.revision, signatures=own)
             last.append(LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures))
         if index is not None:
             settings = self.recipe.decontaminate
             assert settings is not None
-            shard.matches = self.key("measure", revision=revision, index=index)
+            shard.matches = self.key("measure", revision=shard.revision, index=index)
             own = key_of(overlaps=index)
             last.append(LastMeasure("decontaminate", settings, own, shard.matches, MATCHES, prepare_overlaps, index))
             self.index = index
@@ -348,20 +417,14 @@ class Curation:
 
     def decide(self) -> str:
         """Apply bounds to numbers."""
-        from curate.phases.decide import Judged, decide_shard
+        from curate.phases.decide import decide_shard
 
         tasks = []
         for shard in self.shards:
-            keys = {block.name: block.key for block in shard.blocks}
-            final = {block.name for block in shard.finals}
-            judged = tuple(
-                Judged(step.name, keys.get(step.name), step.rules())
-                for step in shard.source.steps
-                if step.name not in final
-            )
-            key = self.key("decide", extracted=shard.extracted, blocks=[dataclasses.astuple(block) for block in judged])
+            blocks = [dataclasses.astuple(block) for block in shard.judged]
+            key = self.key("decide", extracted=shard.extracted, blocks=blocks)
             shard.decided = [key]
-            arguments = (key, shard.source.name, shard.extracted, judged)
+            arguments = (key, shard.source.name, shard.extracted, shard.judged)
             tasks.append(Task("decide", shard.source.name, shard.name, (key,), decide_shard, arguments))
         self.perform("decide", tasks)
         before = sum(ledger.kept for ledger in self.account.ledgers.values())

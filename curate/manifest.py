@@ -150,12 +150,15 @@ class Account:
             "reproducible": quarantined == 0,
         }
 
-    def timings(self, *, workers: int, memory: int) -> dict[str, Any]:
-        """Return timings.json: all that may differ between two runs."""
+    def timings(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return timings.json: all that may differ between two runs.
+
+        Args:
+            facts: workers, memory, command and folder of the run.
+        """
         return {
             "seconds": round(time.perf_counter() - self.started, 3),
-            "workers": workers,
-            "memory": memory,
+            **facts,
             "phases": {
                 name: {
                     "seconds": round(record.seconds, 3),

@@ -99,7 +99,7 @@ def guarded(
                 result = call.function(chosen)
         except (CurateError, MemoryError):
             raise  # no fault of a row: a model that is missing, say
-        except Exception:
+        except (Exception, SystemExit):
             parts = []  # found out row by row below
         else:
             parts, good = [_checked(call, result, len(rows))], rows
@@ -110,7 +110,7 @@ def guarded(
                     result = call.function(batch.slice(row, 1))
             except (CurateError, MemoryError):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 failures[row] = Failure("error", f"{type(error).__name__}: {error}")
             else:
                 parts.append(_checked(call, result, 1))
@@ -118,7 +118,10 @@ def guarded(
     return _spread(parts, good, batch.num_rows, call.schema), failures
 
 
-def _checked(call: Call, result: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+def _checked(call: Call, result: Any, rows: int) -> pa.RecordBatch:
+    if not isinstance(result, pa.RecordBatch):
+        problem = f"returned {type(result).__name__}, not a pyarrow.RecordBatch."
+        raise StageError(call.source, call.block, "", problem, "Return the declared columns of the rows given.")
     balance(call.source, call.block, "rows", rows, {"returned": result.num_rows})
     if result.schema.names != call.schema.names or result.schema.types != call.schema.types:
         missing = [field.name for field in call.schema if field.name not in result.schema.names]
@@ -209,11 +212,11 @@ class Fired:
 
     rule: Rule
     mask: np.ndarray  # (rows,) bool: the document would go
-    values: pa.ChunkedArray | None  # measured value of each row; None if an expression looks at several columns
+    values: pa.ChunkedArray  # measured value of each row; "a=1, b=2" if an expression looks at several columns
 
     def value(self, row: int) -> Any:
         """Return what was measured for one row."""
-        return self.values[row].as_py() if self.values is not None else None
+        return self.values[row].as_py()
 
 
 def evaluate(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> Fired:
@@ -254,7 +257,11 @@ def _evaluate_expression(rule: Rule, columns: Mapping[str, pa.ChunkedArray], row
     frame = pl.DataFrame({name: pl.from_arrow(columns[name]) for name in names})
     keep = frame.select(expression.cast(pl.Boolean).alias("keep"))["keep"] if names else pl.Series([True] * rows)
     mask = ~keep.fill_null(value=False).to_numpy().astype(bool)
-    return Fired(rule, mask, columns[names[0]] if len(names) == 1 else None)
+    if len(names) == 1:
+        return Fired(rule, mask, columns[names[0]])
+    shown = [pl.format(f"{name}={{}}", pl.col(name).cast(pl.String).fill_null("null")) for name in names]
+    labels = frame.select(pl.concat_str(shown, separator=", ").alias("labels"))["labels"]
+    return Fired(rule, mask, pa.chunked_array([labels.to_arrow()]))
 
 
 def _mask(values: pa.ChunkedArray) -> np.ndarray:

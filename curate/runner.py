@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,17 +28,44 @@ _DISK_FACTOR = 3
 _PARAMETERS = {"demo-1m": 1.2e6, "15m": 15e6, "30m": 30e6, "60m": 60e6, "150m": 150e6, "400m": 400e6, "1b": 1e9}
 _FLOPS_PER_SECOND = {"one CPU core": 4e10, "one H100": 4e14}
 
-# What the run folder may hold, by the phase that writes it: results of phases that this run does not reach are cleared.
+MIN_MEMORY = 1 << 16  # less than one buffer of the smallest kind
+
+# The files of a run folder that a run writes, and may therefore remove when a later one does not write them again.
 _FOLDERS = ("extracted", "measurements", "decisions", "edits", "documents", "tokenizer", "tokens")
-_FILES = (
-    "duplicates.parquet",
-    "contamination.parquet",
-    "quarantine.parquet",
-    "mixture.json",
-    "truth.jsonl",
-    "report.html",
-    "report.json",
+_OURS = re.compile(
+    r"(extracted|decisions|edits|documents)/[^/]+/\d{5}\.parquet"
+    r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
+    r"|tokens/[^/]+/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
+    r"|tokenizer/(tokenizer\.model|card\.json)"
+    r"|(duplicates|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+_RESOLVED = "# The resolved recipe:"  # how recipe.yaml of a run folder begins
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?")
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+
+
+def parse_size(text: str | int) -> int:
+    """Return a size such as 500M, 2G or 1GiB in bytes.
+
+    Raises:
+        UsageError: If it is none, or too small to work with.
+    """
+    match = _SIZE.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    size = text if isinstance(text, int) else int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
+    if size < MIN_MEMORY:
+        raise UsageError(f"--memory {text}: write a size of at least {MIN_MEMORY >> 10}KiB, such as 500M, 2G or 1GiB.")
+    return size
 
 
 def default_cache() -> Path:
@@ -85,7 +113,7 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
     Raises:
         RecipeError: If it cannot work, or a local path matches no file.
     """
-    recipe = recipe if isinstance(recipe, Recipe) else load(recipe, sets=sets, allow_code=allow_code)
+    recipe = _loaded(recipe, sets, allow_code)
     problems = []
     sources: dict[str, tuple[int, int] | None] = {}
     for source in recipe.sources:
@@ -97,14 +125,16 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
             files = list_inputs(paths, recipe.base, None)
             sources[source.name] = (len(files), sum(file.bytes for file in files))
         except CurateError as error:
-            problems.append(Problem(f"sources.{source.name}.read.paths", str(error)))
+            key = f"sources.{source.name}.read.paths"
+            problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
     for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
         expanded = expand_variables(path)
         if not is_remote(expanded):
             try:
                 list_inputs([expanded], recipe.base, None)
             except CurateError as error:
-                problems.append(Problem("decontaminate.benchmarks", str(error)))
+                place = recipe.places.get("decontaminate.benchmarks", "")
+                problems.append(Problem("decontaminate.benchmarks", str(error), None, place))
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
@@ -169,7 +199,7 @@ def run(
     cache: str | Path | None = None,
     sets: Iterable[str] = (),
     workers: int | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | str = DEFAULT_MEMORY,
     until: str = PHASES[-1],
     limit: int | None = None,
     sample: float | None = None,
@@ -186,7 +216,7 @@ def run(
         cache: Where results are kept by content; default $XDG_CACHE_HOME/curate.
         sets: Overrides such as `dedup.minhash.verify=0.8`, if a path is given.
         workers: Worker processes; default the number of cores.
-        memory: Bytes for the buffers of a whole-corpus phase; never changes the result.
+        memory: Bytes for the buffers of a whole-corpus phase, or a size such as 2G; never changes the result.
         until: Last phase to run, inclusive.
         limit: Documents to read at most from each source.
         sample: Share of documents to read, drawn by (seed, id).
@@ -206,32 +236,43 @@ def run(
     from curate.manifest import Account
     from curate.training import Training
 
-    recipe = recipe if isinstance(recipe, Recipe) else load(recipe, sets=sets, allow_code=allow_code)
+    command = _command(recipe, output, sets, until, limit, sample, train=train)
+    recipe = _loaded(recipe, sets, allow_code)
+    size = parse_size(memory)
     _check_options(until, limit, sample, workers)
     folder = Path(output) if output is not None else Path("runs") / recipe.name
     store = Cache(Path(cache) if cache is not None else default_cache())
+    _claim(folder, store, output)
     progress = make_progress(quiet=quiet)
     with locked(folder):
         store.prepare()
         try:
-            _begin(folder, recipe, progress)
+            check(recipe)
             _preflight(recipe, store, train=train)
+            _begin(folder, recipe, progress)
             account = Account(source.name for source in recipe.sources)
+            account.facts |= {"limit": limit, "sample": sample}
             count = workers or _cores()
-            executor = LocalExecutor(store, workers=count, memory=memory, modules=recipe.modules)
+            executor = LocalExecutor(store, workers=count, memory=size, modules=recipe.modules)
             with executor:
                 curation = Curation(recipe, folder, store, executor, account, progress, limit=limit, sample=sample)
                 training = Training(curation, workers=count, train=train)
                 _phases(until, curation, training, account, progress)
-            manifest = _finish(curation, account, count, memory)
+            facts = {"workers": count, "memory": size, "command": command, "folder": str(Path.cwd())}
+            manifest = _finish(curation, account, facts)
+            if until == "report":
+                curation.files |= {Path("report.html"), Path("report.json")}
+            removed = _sweep(folder, curation.files)
+            if removed:
+                progress.note(
+                    f"  note: {removed} files of an earlier run were removed from {folder}; this run does not write them."
+                )
             if until == "report":
                 from curate.report.collect import write_report
 
                 with _timed(account, "report", progress):
                     write_report(folder)
-                    curation.files |= {Path("report.html"), Path("report.json")}
-                write_json(folder / "timings.json", account.timings(workers=count, memory=memory))
-            _sweep(folder, curation.files, keep_training=until not in ("train", "report"))
+                write_json(folder / "timings.json", account.timings(facts))
         finally:
             progress.close()
             store.close()
@@ -240,6 +281,66 @@ def run(
             f"{manifest['quarantined']} documents were quarantined (quarantine.parquet names them) and --strict was given."
         )
     return RunResult(folder, manifest, training.exit_code)
+
+
+def _loaded(recipe: Recipe | str | Path, sets: Iterable[str], allow_code: bool) -> Recipe:
+    """Return the recipe, read from a file if a path is given."""
+    sets = (sets,) if isinstance(sets, str) else tuple(sets)
+    if not isinstance(recipe, Recipe):
+        return load(recipe, sets=sets, allow_code=allow_code)
+    if sets:
+        raise UsageError("sets: a recipe that is loaded already takes none; give them to load(), or give a path.")
+    return recipe
+
+
+def _command(
+    recipe: Recipe | str | Path,
+    output: str | Path | None,
+    sets: Iterable[str],
+    until: str,
+    limit: int | None,
+    sample: float | None,
+    *,
+    train: bool,
+) -> list[str] | None:
+    """Return the command line that does the same, or None for a recipe that was built in memory."""
+    if isinstance(recipe, Recipe):
+        return None
+    options = {
+        "--output": output,
+        "--limit": limit,
+        "--sample": sample,
+        "--until": None if until == PHASES[-1] else until,
+    }
+    words = ["curate", "run", str(recipe)]
+    words += [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words += [word for value in ((sets,) if isinstance(sets, str) else sets) for word in ("--set", value)]
+    return words + ([] if train else ["--no-train"])
+
+
+def _claim(folder: Path, store: Cache, output: str | Path | None) -> None:
+    """Refuse a folder that holds something else than a run: nothing of the user's is ever overwritten.
+
+    Raises:
+        UsageError: With what is in the way.
+    """
+    if output is not None and not str(output).strip():
+        raise UsageError("--output: is empty. Name a folder.")
+    if folder.resolve() == store.root.resolve():
+        raise UsageError(f"--output {folder}: is the cache folder. Name another.")
+    try:
+        present = sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+    except OSError:
+        return  # not there yet, or said where the lock is taken
+    if not present:
+        return
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if (folder / "recipe.yaml").read_text().startswith(_RESOLVED):
+            return
+    shown = ", ".join(present[:5]) + (", ..." if len(present) > 5 else "")
+    raise UsageError(
+        f"--output {folder}: holds something else than a run ({shown}). Name a new or empty folder, or that of a run."
+    )
 
 
 def _cores() -> int:
@@ -288,7 +389,7 @@ def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
     if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):
         from curate.tokens.tokenizer import Tokenizer
 
-        path = resolve_paths((settings.load,), recipe.base, store, "tokenizer.load")[0].url
+        path = resolve_paths((settings.load,), recipe, store, "tokenizer.load")[0].url
         Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
     if train and recipe.train is not None:
         from curate.training import check_trainer
@@ -316,35 +417,45 @@ def _timed(account: Any, phase: str, progress: Progress) -> Iterator[list[str]]:
     progress.done(phase, record.seconds, detail[0] if detail else "")
 
 
-def _finish(curation: Any, account: Any, workers: int, memory: int) -> dict[str, Any]:
+def _finish(curation: Any, account: Any, facts: Mapping[str, Any]) -> dict[str, Any]:
     recipe = curation.recipe
     account.check()
     manifest: dict[str, Any] = account.manifest(
         recipe=recipe.name, seed=recipe.seed, inputs=curation.inputs, version=__version__
     )
-    write_json(curation.output / "timings.json", account.timings(workers=workers, memory=memory))
+    write_json(curation.output / "timings.json", account.timings(facts))
     write_json(curation.output / "manifest.json", manifest)
     return manifest
 
 
-def _sweep(folder: Path, files: set[Path], *, keep_training: bool) -> None:
-    """Remove what an earlier run left in the folder and this one did not write."""
-    del keep_training
-    for name in _FOLDERS:
-        for path in sorted((folder / name).rglob("*"), reverse=True):
+def _sweep(folder: Path, files: set[Path]) -> int:
+    """Remove what an earlier run wrote into the folder and this one did not; return how many files.
+
+    Only files with a run's own names go; links to folders are not followed; folders go when they are empty.
+    """
+    removed = 0
+    for place, folders, names in _walk_up(folder):
+        for name in names:
+            path = Path(place, name)
             relative = path.relative_to(folder)
-            if path.is_dir() and not path.is_symlink():
-                with contextlib.suppress(OSError):
-                    path.rmdir()  # only if empty
-            elif relative not in files:
+            if _TEMPORARY.fullmatch(name):
                 path.unlink()
-        with contextlib.suppress(OSError):
-            (folder / name).rmdir()
-    for name in _FILES:
-        if Path(name) not in files:
-            (folder / name).unlink(missing_ok=True)
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
+            elif relative not in files and _OURS.fullmatch(relative.as_posix()):
+                path.unlink()
+                removed += 1
+        for name in folders:
+            if place != str(folder) or name in _FOLDERS:
+                with contextlib.suppress(OSError):  # not empty, or a link
+                    Path(place, name).rmdir()
+    return removed
+
+
+def _walk_up(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the folders that a run writes, innermost first, and at last the run folder itself."""
+    for name in _FOLDERS:
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            yield from os.walk(folder / name, topdown=False, followlinks=False)
+    yield str(folder), list(_FOLDERS), [path.name for path in folder.iterdir() if path.is_file()]
 
 
 @contextlib.contextmanager

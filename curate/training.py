@@ -106,7 +106,7 @@ class Training:
         run, settings = self.curation, self.recipe.tokenizer
         assert settings is not None
         if settings.load is not None:
-            file = resolve_paths((settings.load,), self.recipe.base, run.cache, "tokenizer.load")[0]
+            file = resolve_paths((settings.load,), self.recipe, run.cache, "tokenizer.load")[0]
             self.tokenizer = run.key("encode", load=file.digest, stage=stage_key(settings))
             task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, (self.tokenizer, settings, file))
         else:
@@ -194,20 +194,18 @@ class Training:
     def train(self) -> str:
         """Start one trainer process for each seed; as many at once as there are workers, or GPUs."""
         settings = self.recipe.train
-        if settings is None or not self.wanted:
-            return self._skip("train")
         run = self.curation
-        data = key_of(
-            tokens={name: sha256_file(run.output / "tokens" / name / "manifest.json") for name in self.arranged},
-            mixture=sha256_file(run.output / "mixture.json"),
-        )
+        if settings is None or not self.wanted:
+            self._clear_stale()
+            return self._skip("train")
+        data = self._data()
         keys = run.account.phase("train").keys
         waiting: deque[tuple[int, Path]] = deque()
         for seed in settings.seeds:
             folder = run.output / "train" / str(seed)
             config = trainer_config(settings, seed)
             keys.append(key_of(config=config, data=data))
-            self._prepare(folder, config, keys[-1])
+            self._prepare(folder, config, keys[-1], data)
             waiting.append((seed, folder))
         self._clear_other_seeds(settings.seeds)
         record = run.account.phase("train")
@@ -225,6 +223,24 @@ class Training:
             losses.append(f"{summary['first_loss']:.2f} to {summary['last_loss']:.2f}")
         return "loss " + ", ".join(losses)
 
+    def _data(self) -> str | None:
+        """Return the digest of all that the trainers read, or None without a mixture."""
+        output = self.curation.output
+        if self.recipe.mixture is None:
+            return None
+        tokens = {name: sha256_file(output / "tokens" / name / "manifest.json") for name in self.arranged}
+        return key_of(tokens=tokens, mixture=sha256_file(output / "mixture.json"))
+
+    def _clear_stale(self) -> None:
+        """Remove training runs that read other data than this run wrote: the report would show them as its own."""
+        data = self._data() if self.recipe.train is not None else None
+        for folder in (self.curation.output / "train").glob("*"):
+            if _stamp(folder).get("data", "") != data:
+                self.curation.progress.note(f"  note: {folder} was trained on other data; it is removed.")
+                shutil.rmtree(folder)
+        with contextlib.suppress(OSError):
+            (self.curation.output / "train").rmdir()
+
     def _slots(self) -> list[dict[str, str]]:
         """Return the environment additions of each place where a trainer can run."""
         devices = sorted(Path("/dev").glob("nvidia[0-9]*"))
@@ -232,12 +248,9 @@ class Training:
             return [{"CUDA_VISIBLE_DEVICES": device.name.removeprefix("nvidia")} for device in devices]
         return [{} for _ in range(self.workers)]
 
-    def _prepare(self, folder: Path, config: dict[str, Any], key: str) -> None:
+    def _prepare(self, folder: Path, config: dict[str, Any], key: str, data: str | None) -> None:
         """Write config.json; a folder that another configuration or other data made is begun anew."""
-        stamp = folder / "data.json"
-        known = None
-        with contextlib.suppress(OSError, ValueError):
-            known = json.loads(stamp.read_text())["key"]
+        known = _stamp(folder).get("key")
         if known != key and folder.exists():
             if any(folder.iterdir()):
                 self.curation.progress.note(
@@ -247,12 +260,20 @@ class Training:
         if known != key:
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / "config.json", config)
-            write_json(stamp, {"key": key})
+            write_json(folder / "data.json", {"key": key, "data": data})
 
     def _clear_other_seeds(self, seeds: tuple[int, ...]) -> None:
         for folder in (self.curation.output / "train").iterdir():
             if folder.name not in {str(seed) for seed in seeds}:
                 shutil.rmtree(folder)
+
+
+def _stamp(folder: Path) -> dict[str, Any]:
+    """Return what a training folder says about what it was trained on; empty if it says nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        stamp: dict[str, Any] = json.loads((folder / "data.json").read_text())
+        return stamp
+    return {}
 
 
 class _Launcher:

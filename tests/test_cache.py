@@ -85,6 +85,38 @@ def test_two_runs_that_finish_the_same_work(cache: Cache) -> None:
     assert Cache(cache.root).entry("ab" * 16) is not None
 
 
+def test_many_runs_at_once_over_one_store(tmp_path: Path) -> None:
+    """Processes that write the same results at the same time: each ends well, and the results are whole."""
+    import subprocess
+    import sys
+
+    script = """
+import sys
+from pathlib import Path
+from curate.cache import Cache
+cache = Cache(Path(sys.argv[1]))
+cache.prepare()
+for number in range(60):
+    key = f"{number:032x}"
+    if cache.entry(key) is None:
+        with cache.writing(key) as output:
+            output.path("a.txt").write_text(str(number))
+    assert cache.entry(key).path("a.txt").read_text() == str(number)
+"""
+    arguments = [sys.executable, "-c", script, str(tmp_path / "cache")]
+    processes = [subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=120)[1] for process in processes] == [""] * 4
+
+
+def test_digest_is_not_fooled_by_a_restored_time(cache: Cache, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one")
+    first, status = cache.digest(path), path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert cache.digest(path) != first
+
+
 def test_keys_hold_what_shapes_the_result() -> None:
     assert key_of(a=1, b=[1, 2]) == key_of(b=[1, 2], a=1) != key_of(a=1, b=[2, 1])
     assert stage_key(GopherQuality(stop_words={"en": ("the",)})) != stage_key(GopherQuality())

@@ -8,8 +8,8 @@ from pathlib import Path
 import machine
 import pytest
 
-from curate.cli import parse_size
 from curate.errors import UsageError
+from curate.runner import parse_size
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_quiet(finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1G", 10**9), ("512MiB", 512 << 20), ("1.5k", 1500), ("7", 7), ("2GB", 2 * 10**9)]
+    ("text", "size"), [("1G", 10**9), ("512MiB", 512 << 20), ("150k", 150_000), ("65536", 65_536), ("2GB", 2 * 10**9)]
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size

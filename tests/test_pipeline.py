@@ -154,6 +154,12 @@ def test_expressions() -> None:
     assert fired(Rule("w.e", expression="flag"), flag=[True, False, None]) == [False, True, True]
 
 
+def test_what_an_expression_saw() -> None:
+    columns = {"n": pa.chunked_array([[1, None]]), "language": pa.chunked_array([["en", "pt"]])}
+    result = evaluate(Rule("w.e", expression="n > 5 AND language = 'en'"), columns, 2)
+    assert [result.value(row) for row in (0, 1)] == ["language=en, n=1", "language=pt, n=null"]
+
+
 def test_off_never_fires() -> None:
     assert fired(Rule("b.n", "n"), n=[1e9, -1e9]) == [False, False]
 

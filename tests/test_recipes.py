@@ -206,7 +206,7 @@ def test_common_crawl_through_a_local_server(server: Path, tmp_path: Path) -> No
     )
     served(server, gsm8k).write_text(json.dumps({"question": question, "answer": "1841"}) + "\n")
 
-    sets = ["tokenizer.train.vocab_size=700", "mixture.window=64"]
+    sets = ["tokenizer.train.vocab_size=700", "mixture.window=64", "train=~"]
     manifest = run(RECIPES / "common_crawl.yaml", tmp_path, sets=sets, until="mix")
 
     assert manifest["ledger"]["web"]["read"] == 15

@@ -127,6 +127,17 @@ def test_changed_data_begins_anew(finished: Path, tmp_path: Path, capsys: pytest
     assert lines(tmp_path, 0) != lines(finished, 0)
 
 
+def test_training_on_other_data_is_not_shown(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(finished / "recipe.yaml", tmp_path, cache=finished / "cache")
+    run(finished / "recipe.yaml", tmp_path, cache=finished / "cache", train=False)
+    assert (tmp_path / "run" / "train" / "0").exists()  # the same data: still this recipe's
+    run(finished / "recipe.yaml", tmp_path, cache=finished / "cache", train=False, sets=["mixture.weights.two=4"])
+    assert not (tmp_path / "run" / "train").exists()
+    assert "trained on other data" in capsys.readouterr().err
+
+
 def test_no_train(finished: Path, tmp_path: Path) -> None:
     result = run(finished / "recipe.yaml", tmp_path, cache=finished / "cache", train=False)
     assert not (tmp_path / "run" / "train").exists()

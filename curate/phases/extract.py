@@ -6,15 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.document import EXTRACTED, REMOVED_EARLY
-from curate.errors import CurateError, StageError
+from curate.errors import CurateError, InputError, StageError
 from curate.gate import Gate
-from curate.inputs import InputFile, fetch, open_input
+from curate.inputs import InputFile, fetch, is_remote, open_input
 from curate.ledger import balance
 from curate.pipeline import SIZES, Call, Failure, ParquetFile, guarded, removal, replace_text, rows_written, text_bytes
 from curate.plan import TaskContext
@@ -81,6 +82,7 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
                     sizes.write(pa.record_batch([good["id"], pa.array(text_bytes(good["text"]))], schema=SIZES))
                     if settings.limit is not None and counts.read >= settings.limit:
                         break
+                _unchanged(context, file)
         written = {"extracted": rows_written(extracted_path), "removed": rows_written(removed_path)}
         balance(settings.source, "extract", "documents", counts.read, written, files[0].path if files else "")
         output.counts |= {
@@ -93,6 +95,12 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
             "repairs": dict(sorted(counts.repairs.items())),
             "warnings": counts.warnings,
         }
+
+
+def _unchanged(context: TaskContext, file: InputFile) -> None:
+    """Raise InputError if a local file's content is no longer what its key says: the result would be filed under a lie."""
+    if not is_remote(file.url) and context.cache.digest(Path(file.url)) != file.digest:
+        raise InputError(file.url, "it changed while it was read.", "Let its writer finish, then run again.")
 
 
 def _records(context: TaskContext, settings: ExtractSettings, file: InputFile) -> Iterator[pa.RecordBatch]:

@@ -72,7 +72,8 @@ def measure_shard(
     """Write the missing results of a shard: measurements.parquet for each block and each last measure."""
     extracted = context.entry(extracted_key)
     path = extracted.path("extracted.parquet")
-    wanted = [block for block in blocks if block.key in context.missing]
+    first = {block.key: block for block in reversed(blocks)}  # blocks that measure the same share one result
+    wanted = [block for block in blocks if block.key in context.missing and first[block.key] is block]
     wanted_last = [
         (measure, measure.prepare(context, measure.stage, measure.argument))
         for measure in last
@@ -100,13 +101,13 @@ def measure_shard(
             ids = batch["id"]
             rows += batch.num_rows
             for block in blocks[:until]:
-                if block.key not in context.missing and not block.step.rewrites:
+                if block not in wanted and not block.step.rewrites:
                     continue
                 batch = add_words(batch, block.step.reads)  # once a revision, whoever reads them
                 result, text, failures = apply_step(block.step, block.name, source, block.stage_key, batch, context)
                 if block.step.rewrites:
                     batch = replace_text(batch, text)
-                if block.key in context.missing:
+                if block in wanted:
                     files[block.key].write(_row_batch(block.step, ids, result, text, failures))
             if wanted_last:
                 batch = add_words(batch, ("word_hashes",))
