@@ -13,7 +13,7 @@ import pytest
 
 from curate.cache import Cache
 from curate.errors import InputError
-from curate.inputs import expand_variables, fetch, fixed_shards, list_inputs
+from curate.inputs import _remote_digest, expand_variables, fetch, fixed_shards, list_inputs
 
 
 @pytest.fixture
@@ -68,6 +68,65 @@ def test_links_do_not_loop_and_files_are_read_once(tmp_path: Path, cache: Cache)
 def test_nothing_matches(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file matches"):
         list_inputs(["*.jsonl"], tmp_path, None)
+
+
+ODD = "my récipes [v1]"
+
+
+@pytest.mark.parametrize("folder", [ODD, "what? [!a]*", "**"])
+def test_the_recipes_folder_is_no_pattern(tmp_path: Path, folder: str) -> None:
+    make(tmp_path, f"{folder}/in/a.jsonl", f"{folder}/in/b.txt", "in/c.jsonl", "my récipes v/in/d.jsonl")
+    base = tmp_path / folder
+    assert names(["in/*.jsonl"], base) == ["a.jsonl"]
+    assert names(["**/*.jsonl"], base) == ["in/a.jsonl"]
+    assert names(["../in/*.jsonl"], base) == ["c.jsonl"]
+    assert names(["../in/c.jsonl"], base) == ["c.jsonl"]
+    assert names([f"{base}/in/*"], tmp_path) == ["a.jsonl", "b.txt"]  # absolute, named by the user
+    assert names([f"file://{base}/in/*.txt"], tmp_path) == ["b.txt"]
+
+
+def test_dots_in_a_pattern(tmp_path: Path) -> None:
+    make(tmp_path, "r/x1/a.jsonl", "in/b.jsonl", "in/sub/c.jsonl")
+    assert names(["x*/../x1/*"], tmp_path / "r") == ["x1/a.jsonl"]
+    assert names(["./../in/**/*.jsonl"], tmp_path / "r") == ["b.jsonl", "sub/c.jsonl"]
+
+
+def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "home/in/a.jsonl", "r/~/b.jsonl")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert names(["~/in/*.jsonl"], tmp_path) == ["a.jsonl"]
+    assert names(["~/b.jsonl"], tmp_path / "r") == ["b.jsonl"]  # what exists is literal
+
+
+def refusal(path: str, base: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        list_inputs([path], base, None)
+    assert ".." not in str(caught.value).removeprefix(path)
+    return str(caught.value)
+
+
+def test_what_is_no_input_is_told(tmp_path: Path) -> None:
+    make(tmp_path, "full/a.txt", "full/sub/b.txt")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "gone").symlink_to("nowhere")
+    assert refusal("pipe", tmp_path).startswith("pipe: this is a named pipe, not a file. ")
+    assert "only a named pipe" in refusal("p*", tmp_path)
+    assert refusal("/dev/null", tmp_path).startswith("/dev/null: this is a device, not a file. ")
+    assert refusal("gone", tmp_path).startswith("gone: this is a link to something that is not there, not a file. ")
+    assert refusal("empty", tmp_path).startswith("empty: this folder holds no file. ")
+    assert "only folders, such as" in refusal("full/s*", tmp_path)
+    assert refusal("full/*.md", tmp_path) == (
+        f"full/*.md: no file matches. Relative paths start at the recipe's folder ({tmp_path})."
+    )
+    assert f"there is nothing of this name in {tmp_path / 'full'}." in refusal("full/c.txt", tmp_path)
+    assert f"there is no folder {tmp_path / 'none'}." in refusal("none/*.txt", tmp_path)
+
+
+def test_a_path_whose_files_are_all_read_already(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt")
+    with pytest.raises(InputError, match="matched by a path before this one"):
+        list_inputs(["*.txt", "a.txt"], tmp_path, None)
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +209,29 @@ def test_an_interrupted_download_is_never_a_short_file(tmp_path: Path, server: s
 def test_missing_remote_file(tmp_path: Path, server: str) -> None:
     with pytest.raises(InputError, match="cannot be listed"):
         list_inputs([f"{server}/nowhere.txt"], tmp_path, None)
+
+
+def test_a_remote_file_that_changed_in_place_is_another(tmp_path: Path, server: str) -> None:
+    served = tmp_path / "served" / "a.txt"  # this server sends no ETag
+    os.utime(served, (1_700_000_000, 1_700_000_000))
+    first = list_inputs([f"{server}/a.txt"], tmp_path, None)[0].digest
+    assert list_inputs([f"{server}/a.txt"], tmp_path, None)[0].digest == first
+    served.write_bytes(b"HELLO")
+    os.utime(served, (1_700_000_060, 1_700_000_060))
+    assert list_inputs([f"{server}/a.txt"], tmp_path, None)[0].digest != first
+
+
+def test_headers_are_asked_for_where_the_file_system_keeps_none(tmp_path: Path, server: str) -> None:
+    served = tmp_path / "served" / "a.txt"
+    digests = []
+    for changed in (1_700_000_000, 1_700_000_000, 1_700_000_060):
+        os.utime(served, (changed, changed))
+        digests.append(_remote_digest(f"{server}/a.txt", 5, {"size": 5}))
+    assert digests[0] == digests[1] != digests[2]
+    assert _remote_digest(f"{server}/none", 5, {}) == _remote_digest(f"{server}/none", 5, {})  # says 404: told by size
+
+
+def test_a_checksum_is_believed_before_a_time() -> None:
+    url = "s3://bucket/a"
+    assert _remote_digest(url, 1, {"ETag": "x", "LastModified": "1"}) == _remote_digest(url, 1, {"ETag": "x"})
+    assert _remote_digest(url, 1, {"LastModified": "1"}) != _remote_digest(url, 1, {"LastModified": "2"})

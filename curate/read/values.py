@@ -48,9 +48,10 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether a column of this type holds strings or bytes."""
     import pyarrow as pa
 
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)
-    kinds += (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(is_kind(stored_type(kind)) for is_kind in kinds)
+    types = pa.types
+    strings = (types.is_string, types.is_large_string, types.is_string_view)
+    binaries = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(is_kind(stored_type(kind)) for is_kind in (*strings, *binaries))
 
 
 def to_values(column: pa.Array) -> list[Any]:
