@@ -27,7 +27,7 @@ from curate.filter.language import Language
 from curate.gate import Gate
 from curate.inputs import expand_variables
 from curate.mix import Mixture
-from curate.plugin import load_module, module_name
+from curate.plugin import load_module, module_name, step_class
 from curate.read.files import Files
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
@@ -539,15 +539,11 @@ class _Loader:
         if not file.is_file() or file.resolve().parent != self.path.parent.resolve():
             self.problem(key, f"{file} does not exist: the module must lie in the recipe's folder.")
             return None
-        name = module_name(file)
+        name = module_name(file.resolve())
         try:
-            loaded = load_module(name, file.resolve())
+            model = step_class(load_module(name, file.resolve()), class_name)
         except UsageError as error:
             self.problem(key, str(error))
-            return None
-        model = getattr(loaded, class_name, None)
-        if not isinstance(model, type) or not issubclass(model, Step):
-            self.problem(key, f"{file} has no class {class_name} that derives from curate.stage.Step.")
             return None
         self.modules[name] = str(file.resolve())
         return model

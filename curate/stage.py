@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MEASURED_TYPES = ("float64", "int64", "bool", "string", "list<uint64>")  # Arrow types, of `Step.adds`
+
 Bound = float | Mapping[str, float] | None  # a number, a map by a label column, or off
 
 
@@ -86,7 +88,7 @@ class Step(Stage):
 
     Attributes:
         reads: Columns needed besides `text`: extracted columns, or transient ones ("words", "word_hashes").
-        adds: Columns measured, name to Arrow type name ("float64", "int64", "bool", "string").
+        adds: Columns measured, name to Arrow type name (see `MEASURED_TYPES`).
         rewrites: Whether the step makes a new text revision.
     """
 

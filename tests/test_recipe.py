@@ -10,7 +10,6 @@ import pytest
 
 import curate
 from curate.errors import RecipeError
-from curate.expression import expression_columns
 from curate.recipe import PRESET_CONTEXT
 
 GOOD = """\
@@ -127,12 +126,6 @@ def test_expression_that_does_not_parse(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_expression_that_is_no_rule(tmp_path: Path, expression: str, message: str) -> None:
     assert message in problems(tmp_path, GOOD + f'      - where: "{expression}"\n')[0]
-
-
-def test_columns_of_an_expression() -> None:
-    assert expression_columns("num_words >= 50 AND NOT (lang = 'en' OR \"odd name\" IS NULL) AND abs(x) < 1e5") == (
-        "odd name", "num_words", "lang", "x",
-    )  # fmt: skip
 
 
 def test_rule_that_can_never_fire(tmp_path: Path) -> None:
