@@ -162,7 +162,7 @@ def flows(funnels: Mapping[str, Mapping[str, Any]], unit: str) -> Markup | None:
 
 def cascade(before: float, removed: float, total: float, stage: str) -> Markup:
     """Return a table cell's bar: what was still there before a rule, and the part that the rule took."""
-    width = 130.0
+    width = 80.0
     if not total:
         return Markup("")
     after, gone = width * (before - removed) / total, width * removed / total

@@ -48,6 +48,8 @@ def build_report(path: Path) -> dict[str, Any]:
         "curate": manifest.get("curate"),
         "python": manifest.get("python"),
         "reproducible": manifest.get("reproducible"),
+        "limit": manifest.get("limit"),
+        "sample": manifest.get("sample"),
         "warnings": list(manifest.get("warnings", [])),
         "funnel": funnels,
         "balance": checks,
@@ -185,7 +187,7 @@ def inputs(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timings(run: RunFolder) -> dict[str, Any]:
-    """Return all that may differ between two runs of one recipe: time, memory, machine, tasks run and reused."""
+    """Return all that may differ between two runs of one recipe: time, memory, machine, command, tasks run and reused."""
     train = {seed: (run.json_lines(f"train/{seed}/timings.jsonl") or [{}])[-1] for seed in run.seeds()}
     return {**run.json("timings.json"), "train": train}
 

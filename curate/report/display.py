@@ -37,6 +37,12 @@ def visible(text: Any) -> Markup:
     return Markup(_UNSAFE.sub(lambda match: f'<span class="ctl">U+{ord(match.group()):04X}</span>', escaped))
 
 
+def breakable(text: Any) -> Markup:
+    """Return `text` as `visible` does, with room to break a line behind each dot and underscore of a name."""
+    pieces = re.split(r"(?<=[._])(?=[^._])", "" if text is None else str(text))
+    return Markup("<wbr>").join(visible(piece) for piece in pieces)
+
+
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> dict[str, Any]:
     """Return the beginning of `text` and how many characters were left out."""
     if len(text) <= limit:

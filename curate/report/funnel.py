@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from curate.report.display import excerpt
-from curate.report.run import RunFolder
+from curate.report.run import RunFolder, count_rows
 from curate.report.samples import Pick, decisions, draw, find_shard_texts, lowest
 
 if TYPE_CHECKING:
@@ -133,8 +133,6 @@ def funnel(run: RunFolder, source: str, counted: Counted) -> dict[str, Any]:
 
 def balance(run: RunFolder, source: str, funnel: dict[str, Any], counted: Counted) -> list[dict[str, Any]]:
     """Return the checks of one source, each with both sides, their difference and whether they agree."""
-    import pyarrow.parquet as pq
-
     removed = sum(stage["documents"] for stage in funnel["stages"])
     checks = [_check("documents read = kept + removed", funnel["read"], funnel["kept"] + removed)]
     stage_bytes = [stage["bytes"] for stage in funnel["stages"]]
@@ -151,7 +149,7 @@ def balance(run: RunFolder, source: str, funnel: dict[str, Any], counted: Counte
         )
         checks.append(_check("documents by stage and rule = those in decisions/", removed, removed + apart))
     if (run.path / "documents" / source).is_dir():
-        rows = sum(pq.ParquetFile(path).metadata.num_rows for path in run.shards("documents", source))
+        rows = sum(map(count_rows, run.shards("documents", source)))
         checks.append(_check("documents kept = rows in documents/", funnel["kept"], rows))
     return checks
 

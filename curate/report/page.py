@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def render(report: Mapping[str, Any]) -> str:
         "seconds": display.seconds,
         "visible": display.visible,
         "plain": display.plain,
+        "breakable": display.breakable,
         "as_table": as_table,
     }
     environment.filters |= filters
@@ -77,6 +79,8 @@ def render(report: Mapping[str, Any]) -> str:
         size_bars=size_bars(report["duplicates"]),
         similarity_bars=similarity_bars(report["duplicates"]),
         phases=phases(report),
+        original=original_command(report["timings"]),
+        part_flags=part_flags(report),
         columns=chart.columns,
     )
 
@@ -163,14 +167,31 @@ def similarity_bars(duplicates: Mapping[str, Any] | None) -> list[tuple[str, int
     return [("1" if row["at_least"] >= 1 else f"≥ {row['at_least']:.2f}", row["copies"]) for row in rows]
 
 
+def part_flags(report: Mapping[str, Any]) -> list[str]:
+    """Return the flags of a run that read a part of its inputs, as one gives them; none for a whole run."""
+    return [f"--{name} {report[name]}" for name in ("limit", "sample") if report[name] is not None]
+
+
+def original_command(timings: Mapping[str, Any]) -> str | None:
+    """Return the command that made the run, as a shell takes it, from the folder where it was given; None if unknown."""
+    command, folder = timings.get("command"), timings.get("folder")
+    if not isinstance(command, list) or not command:
+        return None
+    line = shlex.join(map(str, command))
+    return f"cd {shlex.quote(str(folder))}\n{line}" if folder else line
+
+
 def phases(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row for each phase: its key from the manifest, its time and tasks from the timings."""
+    """Return one row for each phase: its key from the manifest, its time and tasks from the timings.
+
+    `reused` says that all of its tasks were, so that its time and memory tell nothing.
+    """
     measured = report["timings"].get("phases") or {}
-    names = dict.fromkeys([*report["stages"], *measured])
-    return [
-        {"phase": name, "key": (report["stages"].get(name) or {}).get("key"), **(measured.get(name) or {})}
-        for name in names
-    ]
+    rows = []
+    for name in dict.fromkeys([*report["stages"], *measured]):
+        row = {"phase": name, "key": (report["stages"].get(name) or {}).get("key"), **(measured.get(name) or {})}
+        rows.append(row | {"reused": not row.get("tasks_run") and bool(row.get("tasks_reused"))})
+    return rows
 
 
 def as_table(entries: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -156,17 +157,13 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         for path in self.shards(kind, *parts):
-            try:
-                with pq.ParquetFile(path) as file:
-                    names = file.schema_arrow.names
-                    wanted = names if columns is None else [name for name in columns if name in names]
-                    for batch in file.iter_batches(SCAN_ROWS, columns=wanted):
-                        frame = pl.from_arrow(pa.Table.from_batches([batch]))
-                        assert isinstance(frame, pl.DataFrame)
-                        yield path, frame
-            except (pa.ArrowException, OSError) as error:
-                problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
-                raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
+            with damage_named(path), pq.ParquetFile(path) as file:
+                names = file.schema_arrow.names
+                wanted = names if columns is None else [name for name in columns if name in names]
+                for batch in file.iter_batches(SCAN_ROWS, columns=wanted):
+                    frame = pl.from_arrow(pa.Table.from_batches([batch]))
+                    assert isinstance(frame, pl.DataFrame)
+                    yield path, frame
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
         """Return a Parquet file of the run folder, or None if it is absent or empty."""
@@ -180,6 +177,43 @@ class RunFolder:
         return tuple(sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)))
 
 
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn what a Parquet library raises inside into an InputError that names the file."""
+    import polars as pl
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+        problem = f"cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}."
+        raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
+
+
+def read_names(path: Path) -> list[str]:
+    """Return the names of a Parquet file's columns; the path is no pattern, whatever signs are in it.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with damage_named(path):
+        return list(pq.read_schema(path).names)
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of a Parquet file's rows.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with damage_named(path):
+        return int(pq.read_metadata(path).num_rows)
+
+
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Return the rows of one Parquet file.
 
@@ -188,14 +222,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
     """
     import polars as pl
 
-    try:
-        if columns is None:
-            return pl.read_parquet(path, glob=False)
-        known = pl.read_parquet_schema(path)
-        return pl.read_parquet(path, columns=[name for name in columns if name in known], glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
-        raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
+    known = read_names(path)
+    wanted = known if columns is None else [name for name in columns if name in known]
+    with damage_named(path):
+        return pl.read_parquet(path, columns=wanted, glob=False)
 
 
 def read_rows(path: Path, ids: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -208,16 +238,13 @@ def read_rows(path: Path, ids: Sequence[str], columns: Sequence[str] | None = No
 
     if not ids:
         return {}
-    try:
-        known = pl.read_parquet_schema(path)
-        wanted = [name for name in (columns or known) if name in known]
+    known = read_names(path)
+    wanted = [name for name in (columns or known) if name in known]
+    with damage_named(path):
         frame = (
             pl.scan_parquet(path, glob=False)
             .filter(pl.col("id").is_in(list(ids)))
             .select("id", *(name for name in wanted if name != "id"))
             .collect()
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}."
-        raise InputError(str(path), problem, "Run the recipe again to write it anew.") from None
     return {row["id"]: row for row in frame.iter_rows(named=True)}

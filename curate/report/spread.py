@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from curate.report.rules import rules_of
-from curate.report.run import RunFolder, read_table
+from curate.report.run import RunFolder, count_rows, read_names, read_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,14 +31,13 @@ def spreads(run: RunFolder, recipe: Recipe | None, source: str, fired: Mapping[s
         fired: Documents by rule on which it fired.
     """
     import polars as pl
-    import pyarrow.parquet as pq
 
     rules = rules_of(recipe, source)
     entries: list[dict[str, Any]] = []
     for block in run.blocks(source):
         shards = run.shards("measurements", source, block)
-        every = max(1, math.ceil(sum(pq.ParquetFile(path).metadata.num_rows for path in shards) / MAX_ROWS))
-        for column in pl.read_parquet_schema(shards[0]) if shards else ():
+        every = max(1, math.ceil(sum(map(count_rows, shards)) / MAX_ROWS))
+        for column in read_names(shards[0]) if shards else ():
             if column in _NOT_MEASURED:
                 continue
             values = pl.concat([read_table(path, (column,)).gather_every(every) for path in shards])[column]

@@ -113,6 +113,20 @@ def test_the_controls_work(html: str, tmp_path: Path, script: str, answer: str) 
     ]
 
 
+def test_the_funnel_fits_a_small_laptop(html: str, tmp_path: Path) -> None:
+    longest = "gopher_<wbr>repetition.<wbr>repeated_<wbr>10gram_<wbr>char_<wbr>fraction"
+    wide = html.replace("gopher_<wbr>repetition.<wbr>duplicate_<wbr>lines", longest)
+    assert wide != html
+    page = tmp_path / "narrow.html"
+    probe = (
+        "<script>document.title = 'over: ' + [...document.querySelectorAll('.scroll:has(> table.funnel)')]"
+        ".map((one) => one.scrollWidth - one.clientWidth).join()</script>"
+    )
+    page.write_text(re.sub(r"<meta http-equiv[^>]*>", "", wide).replace("</body>", probe + "</body>"))
+    visit = Visit(page, tmp_path / "profile-4", "--window-size=1280,900")
+    assert "<title>over: 0,0,0</title>" in visit.dom, re.findall("<title>.*?</title>", visit.dom)[:1]
+
+
 def test_the_policy_stops_what_is_injected(html: str, tmp_path: Path) -> None:
     page = tmp_path / "injected.html"
     evil = '<script>document.title = "owned"</script><img src="http://127.0.0.1:9/x.png" onerror="document.title = \'owned\'">'

@@ -36,11 +36,11 @@ def test_parts_of_a_bar_fill_it() -> None:
 
 def test_a_cascade_bar_ends_where_the_next_begins() -> None:
     first, second = cascade(100, 20, 100, "filter"), cascade(80, 30, 100, "dedup")
-    # rectangles: track, what is left, what was removed; 130 wide
-    assert numbers(first, "rect", "width") == [130, 104, 26]
-    assert numbers(first, "rect", "x")[2] == 104
-    assert numbers(second, "rect", "width") == [130, 65, 39]
-    assert numbers(second, "rect", "x")[2] + numbers(second, "rect", "width")[2] == 104
+    # rectangles: track, what is left, what was removed; 80 wide
+    assert numbers(first, "rect", "width") == [80, 64, 16]
+    assert numbers(first, "rect", "x")[2] == 64
+    assert numbers(second, "rect", "width") == [80, 40, 24]
+    assert numbers(second, "rect", "x")[2] + numbers(second, "rect", "width")[2] == 64
 
 
 def test_a_cascade_of_nothing_is_empty() -> None:

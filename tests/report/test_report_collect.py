@@ -143,3 +143,17 @@ def test_a_loss_that_is_no_number_gives_valid_json(run_copy: Path) -> None:
     text = (run_copy / "report.json").read_text()
     assert "Infinity" not in text
     assert json.loads(text)["mixture"]["sources"]["web"]["epochs"] is None
+
+
+def test_the_command_stays_in_the_timings_and_the_part_in_the_report(run_copy: Path) -> None:
+    for name, extra in (
+        ("manifest.json", {"limit": 10, "sample": None}),
+        ("timings.json", {"command": ["curate", "run"], "folder": "/somewhere"}),
+    ):
+        path = run_copy / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | extra))
+    report = build_report(run_copy)
+    assert (report["limit"], report["sample"]) == (10, None)
+    timings = report.pop("timings")
+    assert (timings["command"], timings["folder"]) == (["curate", "run"], "/somewhere")
+    assert "/somewhere" not in json.dumps(report)

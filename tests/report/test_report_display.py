@@ -1,6 +1,17 @@
 import pytest
 
-from curate.report.display import compact, excerpt, num_bytes, number, one_line, plain, seconds, share, visible
+from curate.report.display import (
+    breakable,
+    compact,
+    excerpt,
+    num_bytes,
+    number,
+    one_line,
+    plain,
+    seconds,
+    share,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +111,9 @@ def test_sizes_counts_and_durations() -> None:
         "2 h 05 min",
         "–",
     ]
+
+
+def test_names_break_behind_dots_and_underscores() -> None:
+    assert breakable("a_b.<c>_") == "a_<wbr>b.<wbr>&lt;c&gt;_"
+    assert breakable("a__b\u202e...") == 'a__<wbr>b<span class="ctl">U+202E</span>...'
+    assert breakable(None) == ""

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from curate.report.collect import build_report
-from curate.report.page import content_security_policy, render, script_json, similarity_bars, size_bars
+from curate.report.page import (
+    content_security_policy,
+    original_command,
+    phases,
+    render,
+    script_json,
+    similarity_bars,
+    size_bars,
+)
 
 URL_ATTRIBUTES = {
     "href",
@@ -43,7 +51,7 @@ ELEMENTS = {
     ),
     *("div", "p", "h1", "h2", "h3", "h4", "a", "b", "strong", "small", "span", "bdi", "br", "mark", "code", "pre"),
     *("ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption", "details", "summary"),
-    *("table", "caption", "thead", "tbody", "tr", "th", "td"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "wbr"),
     *("form", "label", "select", "option", "input", "output", "button"),
     *("svg", "rect", "path", "line", "polyline", "polygon", "circle", "text", "tspan"),
 }
@@ -245,3 +253,51 @@ def test_cluster_sizes_are_binned() -> None:
         ("≥ 0.70", 2),
         ("1", 3),
     ]
+
+
+def text_of(report: dict[str, Any]) -> str:
+    return " ".join(" ".join(Page(render(report)).text).split())
+
+
+def test_a_run_of_a_part_says_so(report: dict[str, Any]) -> None:
+    assert (report["limit"], report["sample"]) == (None, None)  # a folder from before these keys
+    assert "Part of the inputs" not in text_of(report)
+    shown = text_of(report | {"limit": 100, "sample": 0.25})
+    assert "Part of the inputs: --limit 100 --sample 0.25" in shown
+    assert "curate run recipe.yaml --output again --limit 100 --sample 0.25 diff" in shown
+    assert "curate run recipe.yaml --output again --limit 0 diff" in text_of(report | {"limit": 0})
+
+
+def test_the_command_is_shown_as_it_was_given(report: dict[str, Any]) -> None:
+    assert original_command({}) is None
+    assert original_command({"command": [], "folder": "/x"}) is None
+    argv = ["curate", "run", "my recipe.yaml", "--set", "a=$b", "<i>"]
+    assert original_command({"command": argv}) == "curate run 'my recipe.yaml' --set 'a=$b' '<i>'"
+    timings = report["timings"] | {"command": argv, "folder": "/some/it's [1]"}
+    shown = text_of(report | {"timings": timings})
+    assert "cd '/some/it'\"'\"'s [1]' curate run 'my recipe.yaml' --set 'a=$b' '<i>'" in shown
+    assert "This run was made with" not in text_of(report)
+    for each in (shown, text_of(report)):
+        assert "Relative paths in it start at the folder of the recipe that was run" in each
+
+
+def test_a_reused_phase_has_no_time(report: dict[str, Any]) -> None:
+    measured = {
+        "extract": {"seconds": 0.0, "tasks_run": 0, "tasks_reused": 6, "peak_rss_bytes": 0},
+        "measure": {"seconds": 2.0, "tasks_run": 1, "tasks_reused": 5, "peak_rss_bytes": 5_000_000},
+        "mix": {"seconds": 0.25, "tasks_run": 0, "tasks_reused": 0, "peak_rss_bytes": 0},
+    }
+    changed = report | {"timings": report["timings"] | {"phases": measured}}
+    assert [row["reused"] for row in phases(changed) if row["phase"] in measured] == [True, False, False]
+    shown = text_of(changed)
+    assert "extract reused 0 6 –" in shown
+    assert "measure 2 s 1 5 5 MB" in shown
+    assert "mix 0.25 s 0 0 –" in shown
+
+
+def test_shortfall_and_bounds_are_explained(report: dict[str, Any]) -> None:
+    whole = {"web": {"documents": 9, "bytes": 90, "shortfall": None}}
+    short = whole | {"code": {"documents": 1, "bytes": 9, "shortfall": {"tokens": 3, "documents": 2}}}
+    assert "Shortfall:" not in text_of(report | {"validation": whole})
+    assert "Shortfall: how many tokens and documents" in text_of(report | {"validation": short})
+    assert "with “< 0.7” what is less alike than 0.7 stays" in text_of(report)

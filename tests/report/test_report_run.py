@@ -1,9 +1,15 @@
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from curate.errors import InputError, UsageError
-from curate.report.run import RunFolder, read_rows, read_table
+from curate.report.collect import build_report, write_report
+from curate.report.inspect import inspect
+from curate.report.run import RunFolder, count_rows, read_names, read_rows, read_table
+from curate.report.trace import trace
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -43,7 +49,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"recipe\.yaml: not valid YAML"):
         _ = run.recipe
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
-    for read in (lambda path: read_table(path), lambda path: read_rows(path, ["a"])):
+    for read in (lambda path: read_table(path), lambda path: read_rows(path, ["a"]), read_names, count_rows):
         with pytest.raises(InputError, match=r"bad\.parquet: cannot be read as Parquet"):
             read(tmp_path / "bad.parquet")
 
@@ -82,3 +88,14 @@ def test_scanning_in_parts_gives_every_row_once(run_folder: Path, monkeypatch: p
     assert max(frame.height for frame in parts) <= 7
     assert [id for frame in parts for id in frame["id"]] == whole
     assert len(set(whole)) == 75
+
+
+@pytest.mark.parametrize("name", ["saída [1]", "runs {a,b}", "what? *", "[!x]"])
+def test_a_folder_s_name_is_no_pattern(run_folder: Path, docs: list[Any], tmp_path: Path, name: str) -> None:
+    run = Path(shutil.copytree(run_folder, tmp_path / name / "[run] *"))
+    write_report(run)
+    assert json.loads((run / "report.json").read_text()) == build_report(run_folder)
+    rows = list(inspect(run, source="web", rule="dedup.exact", sample=9))
+    assert len(rows) == 4
+    assert all(row.text for row in rows)
+    assert trace(run, docs[0].id).text == trace(run_folder, docs[0].id).text
