@@ -32,7 +32,7 @@ from curate.read.files import Files
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
 from curate.read.warc import Warc
-from curate.refusal import fields, model_at, nearest, real_location
+from curate.refusal import fields, nearest, refusals, shown, unknown_key, wanted_mapping
 from curate.rewrite.pii import Pii
 from curate.stage import Extractor, Repair, Rule, Settings, Source, Step
 from curate.tokens.tokenizer import TokenizerSettings
@@ -250,7 +250,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
     place, line = tree.place(("extends",))
     tree.value = {name: value for name, value in tree.value.items() if name != "extends"}
     if not isinstance(base, str):
-        tree.problems.append(Problem("extends", f"must be the path of one recipe; got {base!r}.", line, place))
+        tree.problems.append(Problem("extends", f"must be the path of one recipe; got {shown(base)}.", line, place))
         return tree
     target = path.parent / base
     if target.resolve() in {*(one.resolve() for one in chain), path.resolve()}:
@@ -295,12 +295,12 @@ class _Loader:
         )
         for key in values:
             if key not in known:
-                self.problem((key,), f"unknown key{nearest(key, (*known, 'extends'))}.")
+                self.problem((key,), unknown_key(key, (*known, "extends")))
         if "evaluate" in values:
             self.problem(("evaluate",), "not built yet: the trainer cannot evaluate tasks. Leave `evaluate` out.")
         name = values.get("name", self.path.stem)
         if not isinstance(name, str) or not _NAME.match(name):
-            self.problem(("name",), f"must be a short name of letters, digits, '_', '-' and '.'; got {name!r}.")
+            self.problem(("name",), f"must be a short name of letters, digits, '_', '-' and '.'; got {shown(name)}.")
         seed = self._whole(("seed",), values.get("seed", 0), 0, 2**63 - 1)
         max_errors = self._whole(("max_errors",), values.get("max_errors", 100), 0, 2**63 - 1)
         sources = self._sources(values.get("sources"))
@@ -333,7 +333,7 @@ class _Loader:
 
     def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.problem(key, f"must be a whole number from {low} to {high}; got {value!r}.")
+            self.problem(key, f"must be a whole number from {low} to {high}; got {shown(value)}.")
             return low
         return value
 
@@ -353,33 +353,14 @@ class _Loader:
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            self.problem(key, f"must be a mapping of keys ({', '.join(fields(model))}); got {value!r}.")
+            self.problem(key, f"must {wanted_mapping(fields(model))}; got {shown(value)}.")
             return None
         try:
             return model.model_validate(dict(value))
         except ValidationError as error:
-            self._note(error, model, key, around)
+            for location, message in refusals(error, model, value, around):
+                self.problem((*key, *location), message)
         return None
-
-    def _note(self, error: ValidationError, model: type[BaseModel], key: Key, around: tuple[str, ...]) -> None:
-        seen = set()
-        for one in error.errors():
-            location = real_location(model, tuple(one["loc"]))
-            inside = (*key, *location)
-            if one["type"] == "extra_forbidden":
-                known = fields(model_at(model, location[:-1]) or model)
-                known = (*around, *known) if len(location) == 1 else known
-                message = f"unknown key{nearest(str(location[-1]), known)}. Known keys: {', '.join(known)}."
-            elif one["type"] == "missing":
-                message = "is missing."
-            else:
-                message = one["msg"].removeprefix("Value error, ")
-                if one["type"] != "value_error" and not isinstance(one["input"], Mapping | BaseModel):
-                    message += f"; got {one['input']!r}"
-                message = message.rstrip(".") + "."
-            if (inside, message) not in seen:
-                seen.add((inside, message))
-                self.problem(inside, message)
 
     # -- sources --
 
@@ -410,7 +391,7 @@ class _Loader:
             return None
         for inner in block:
             if inner not in known:
-                self.problem((*key, inner), f"unknown key{nearest(inner, known)}. Known keys: {', '.join(known)}.")
+                self.problem((*key, inner), unknown_key(inner, known))
         kind, paths, reader = self._reader((*key, "read"), block["read"])
         extractor_kind, extractor = self._kind((*key, "extract"), block.get("extract"), EXTRACTORS)
         repair_kind, repair = self._kind((*key, "repair"), block.get("repair"), REPAIRS)
@@ -425,13 +406,13 @@ class _Loader:
 
     def _reader(self, key: Key, value: Any) -> tuple[str, tuple[str, ...], Source | None]:
         if not isinstance(value, Mapping):
-            self.problem(key, f"must be a mapping with kind ({', '.join(READERS)}) and paths; got {value!r}.")
+            self.problem(key, f"must be a mapping with kind ({', '.join(READERS)}) and paths; got {shown(value)}.")
             return "", (), None
         rest = {name: item for name, item in value.items() if name != "paths"}
         raw = value.get("paths")
         paths = (raw,) if isinstance(raw, str) else raw
         if not isinstance(paths, tuple) or not paths or not all(isinstance(path, str) and path for path in paths):
-            self.problem((*key, "paths"), f"must be a path or a list of paths; got {raw!r}.")
+            self.problem((*key, "paths"), f"must be a path or a list of paths; got {shown(raw)}.")
             paths = ()
         for path in paths:
             try:
@@ -447,11 +428,15 @@ class _Loader:
             return None, None
         if isinstance(value, str):
             value = {"kind": value}
-        kind = value.get("kind") if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            self.problem(key, f"must be a mapping with kind ({', '.join(kinds)}); got {shown(value)}.")
+            return None, None
+        kind = value.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             later = _NOT_BUILT.get((str(key[-1]), str(kind)))
-            hint = later or f"must be one of {', '.join(kinds)}{nearest(str(kind), tuple(kinds))}; got {kind!r}"
-            self.problem((*key, "kind"), f"{hint}.")
+            near = nearest(str(kind), tuple(kinds))
+            hint = f"{later}." if later else f"must be one of {', '.join(kinds)}; got {shown(kind)}{near}"
+            self.problem((*key, "kind"), hint)
             return None, None
         inner = {name: item for name, item in value.items() if name != "kind"}
         around = ("kind", "paths") if kinds is READERS else ("kind",)
@@ -491,16 +476,20 @@ class _Loader:
             expression = inner.get("expression") if isinstance(inner, Mapping) else inner
             if not isinstance(expression, str) or not expression.strip():
                 self.problem(
-                    inside, f'must be an expression over measured columns, such as "num_words >= 50"; got {inner!r}.'
+                    inside,
+                    f'must be an expression over measured columns, such as "num_words >= 50"; got {shown(inner)}.',
                 )
                 return None
+            for other in inner if isinstance(inner, Mapping) else ():
+                if other != "expression":
+                    self.problem((*inside, other), unknown_key(other, ("expression", "name")))
             return StepBlock(name, kind, None, expression)
         model = STEPS.get(kind) if ":" not in kind else self._plugin(inside, kind)
         if model is None:
             if ":" not in kind:
                 self.problem(
                     inside,
-                    f"unknown step{nearest(kind, (*STEPS, 'where'))}. Known steps: {', '.join((*STEPS, 'where'))}.",
+                    f"unknown step{nearest(kind, (*STEPS, 'where'))} Known steps: {', '.join((*STEPS, 'where'))}.",
                 )
             return None
         step = self._build(model, inner, inside)
@@ -519,7 +508,9 @@ class _Loader:
         given = inner.get("name") if isinstance(inner, Mapping) else None
         if given is not None:
             if not isinstance(given, str) or not _BLOCK.match(given):
-                self.problem((*key, "name"), f"a block's name has only letters, digits, '_' and '-'; got {given!r}.")
+                self.problem(
+                    (*key, "name"), f"a block's name has only letters, digits, '_' and '-'; got {shown(given)}."
+                )
             elif given in taken:
                 self.problem((*key, "name"), f"the name {given!r} is taken by an earlier step.")
             return str(given)
@@ -558,13 +549,10 @@ class _Loader:
             if block.expression is not None:
                 unknown = [name for name in expression_columns(block.expression) if name not in known]
                 for name in unknown:
-                    what = (
-                        f"Columns measured so far: {', '.join(known)}."
-                        if known
-                        else "No step before it measures anything."
-                    )
+                    end = nearest(name, tuple(known))
+                    what = f"measured so far: {', '.join(known)}" if known else "no step before it measures any"
                     self.problem(
-                        place, f"'{name}' is measured by no step before it{nearest(name, tuple(known))}. {what}"
+                        place, f"'{name}' is measured by no step before it{end} A rule reads measured columns ({what})."
                     )
                 problem = None if unknown else expression_problem(block.expression, known)
                 if problem is not None:
@@ -579,20 +567,21 @@ class _Loader:
     # -- what only the whole shows --
 
     def _cross_checks(self, sources: list[SourceRecipe], sections: Mapping[str, Any]) -> None:
-        names = tuple(self.tree.value.get("sources") or ())
+        written = self.tree.value.get("sources")
+        names = tuple(written) if isinstance(written, Mapping) else ()
         dedup, mixture = sections["dedup"], sections["mixture"]
         if dedup is not None:
             for name in dedup.keep.order:
                 if name not in names:
                     self.problem(
-                        ("dedup", "keep", "order"), f"names '{name}', which is no source{nearest(name, names)}."
+                        ("dedup", "keep", "order"), f"names '{name}', which is no source{nearest(name, names)}"
                     )
         self._check_weights(names)
         if mixture is not None:
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
             for name in caps:
                 if name not in (*names, "*"):
-                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{nearest(name, names)}.")
+                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{nearest(name, names)}")
             if "tokenizer" not in self.tree.value:
                 self.problem(
                     ("mixture",),
@@ -626,5 +615,5 @@ class _Loader:
             if name not in names:
                 self.problem(
                     ("mixture", "weights", name),
-                    f"'{name}' is no source{nearest(name, names)}. Sources: {', '.join(names)}.",
+                    f"'{name}' is no source{nearest(name, names)} Sources: {', '.join(names)}.",
                 )

@@ -26,6 +26,10 @@ _NESTED = f"nested more than {_DEEPEST} levels deep"
 # Whole numbers of more digits than any setting has are taken as fractions: Python refuses to convert thousands of digits.
 _INT = re.compile(r"[-+]?[0-9]{1,100}\Z|0o[0-7]{1,100}\Z|0x[0-9a-fA-F]{1,100}\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+# What the parser finds an untagged scalar to be; `plain_scalar` decides again, by 1.2.
+_PLAIN_TAGS = {
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value")
+}
 _SPECIAL = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
 
@@ -207,7 +211,7 @@ class _Builder:
             if node.tag != "tag:yaml.org,2002:str":
                 self._problem(node, key, f"the tag {node.tag} is refused: a recipe holds plain values.")
             return text
-        if node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag in _PLAIN_TAGS:
             return plain_scalar(text)
         self._problem(node, key, f"the tag {node.tag} is refused: a recipe holds plain values and never runs code.")
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,68 @@ def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-0
     assert found[0].startswith("r.yaml:7: decontaminate.treshold: unknown key; did you mean 'threshold'")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dedup: {exact: 5}", "dedup.exact: must be {}, as it has no settings; got 5."),
+        ("dedup: {minhash: [1]}", "dedup.minhash: must be a mapping of keys (ngram, bands, rows, verify, seed); got [1]."),
+        ("dedup: {minhash: {ngram: x}}", "dedup.minhash.ngram: must be a whole number; got 'x'."),
+        ("dedup: {minhash: {rows: 0}}", "dedup.minhash.rows: must be at least 1; got 0."),
+        ("dedup: {keep: {order: web}}", "dedup.keep.order: must be a list, such as [a, b]; got 'web'."),
+        ("dedup: {keep: {then: last}}", "dedup.keep.then: must be 'longest' or 'first'; got 'last'."),
+        ("dedup: {strict: 1}", "dedup.strict: unknown key. Known keys: exact, minhash, keep."),
+        ("dedup: {minhsh: ~}", "dedup.minhsh: unknown key; did you mean 'minhash'? Known keys: exact, minhash, keep."),
+        ("dedup: {keep: {order: [weeb]}}", "dedup.keep.order: names 'weeb', which is no source; did you mean 'web'?"),
+        ("decontaminate: {benchmarks: []}", "decontaminate.benchmarks: must have at least 1 entry; got []."),
+        ("decontaminate: {benchmarks: [b, 1]}", "decontaminate.benchmarks.1: must be text; got 1 (write it in quotes)."),
+        ("decontaminate: {benchmarks: [b], threshold: 0}", "decontaminate.threshold: must be above 0; got 0."),
+        ("tokenizer: {bos: 1}", "tokenizer.bos: must be true or false; got 1."),
+        ("tokenizer: {train: bpe}", "tokenizer.train: must be a mapping of keys (kind, vocab_size, model, sample_bytes, "
+         "character_coverage); got 'bpe'."),
+        ("tokenizer: {}\nmixture: {weights: {web: 1}, tokens: {up_tp: 3}}", "mixture.tokens.up_tp: unknown key; did you mean 'up_to'? "
+         "Known keys: up_to."),
+        ("tokenizer: {}\nmixture: {weights: 5, tokens: 1}", "mixture.weights: must be a mapping of keys; got 5."),
+    ],
+)  # fmt: skip
+def test_messages_name_no_python(tmp_path: Path, text: str, message: str) -> None:
+    assert message in [line.partition(": ")[2] for line in problems(tmp_path, GOOD + text + "\n")]
+
+
+def test_values_that_are_no_union_member(tmp_path: Path) -> None:
+    text = "tokenizer: {}\nmixture: {weights: {web: 1}, tokens: 1k}\ntrain: {overrides: {int: [1, ~]}}\n"
+    assert problems(tmp_path, GOOD + text) == [
+        "r.yaml:9: train.overrides.int: must be true or false or a whole number or a number or text; got [1, null]."
+    ]
+
+
+@pytest.mark.parametrize(
+    "sources", ["5", "[web]", "web", "~", "{}", "{web: 5}", "{web: {read: 5}}", "{web: {read: ~}}"]
+)
+def test_sources_of_a_wrong_kind(tmp_path: Path, sources: str) -> None:
+    text = f"name: r\nsources: {sources}\ntokenizer: {{}}\nmixture: {{weights: {{web: 1}}, tokens: 1k}}\n"
+    assert problems(tmp_path, text)[0].startswith("r.yaml:2: sources")
+
+
+def test_a_key_beside_an_expression(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, GOOD + "      - where: {expression: num_words > 5, nam: x}\n")
+    assert "where.nam: unknown key; did you mean 'name'? Known keys: expression, name." in found
+
+
+def test_the_text_is_no_column(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, GOOD + '      - where: "length(text) > 10"\n')
+    assert "'text' is measured by no step before it" in found
+    assert "A rule reads measured columns (measured so far: num_words, " in found
+
+
+def test_a_variant_may_load_where_its_base_trains(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "tokenizer: {train: {vocab_size: 400}}\n", "base.yaml")
+    (found,) = problems(tmp_path, "extends: base.yaml\ntokenizer: {load: t.model}\n")
+    assert "set `train: ~`" in found
+    recipe = curate.load(write(tmp_path, "extends: base.yaml\ntokenizer: {train: ~, load: t.model}\n"))
+    assert recipe.tokenizer is not None
+    assert (recipe.tokenizer.train, recipe.tokenizer.load) == (None, "t.model")
+
+
 def test_all_problems_at_once(tmp_path: Path) -> None:
     text = """\
 name: a/b
@@ -91,6 +154,9 @@ evaluate: {}
     ]  # fmt: skip
     for start in expected:
         assert any(line.startswith(start) for line in found), (start, found)
+    for line in found:
+        assert line[-1] in ".?", line
+        assert not re.search(r"[.,;:?][.,;:?]", line.replace("...", "")), line
 
 
 @pytest.mark.parametrize("weight", ["-1", ".nan", "'0.5'", "~", "0"])

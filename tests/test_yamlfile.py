@@ -119,6 +119,12 @@ def test_tag_that_asks_for_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (tmp_path / "curate_tag_ran").exists()
 
 
+@pytest.mark.parametrize("value", ["!!python/name:os.mkdir x", "!!binary eA==", "!mine x", "!!set {a}"])
+def test_other_tags_are_refused(value: str) -> None:
+    (problem,) = parse(f"a: {value}\n", "r").problems
+    assert "is refused" in problem.message
+
+
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]

@@ -89,7 +89,10 @@ class TokenizerSettings(Stage):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.train is not None and self.load is not None:
-            raise ValueError("a tokenizer is trained or loaded: remove train or load")
+            raise ValueError(
+                "a tokenizer is trained or loaded, not both: remove train or load "
+                "(from a base recipe: set `train: ~` or `load: ~` beside the other)"
+            )
         return self
 
     @property
