@@ -278,7 +278,8 @@ class Curation:
                 source,
                 phase,
                 "",
-                f"steps raised an error on {sum(errors.values())} documents, more than max_errors ({self.recipe.max_errors}): {counts}.{said}\n ",
+                f"steps raised an error on {sum(errors.values())} documents, more than max_errors "
+                f"({self.recipe.max_errors}): {counts}.{said}\n ",
                 "Mend the cause, or raise max_errors: such documents are removed and counted.",
             )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import curate
 import machine
+
+import curate
 
 README = (machine.ROOT / "README.md").read_text()
 
