@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -398,8 +398,12 @@ class Curation:
         if self.clustered:
             signatures = Signatures.of(clustering(self.recipe.dedup))
             own = stage_key(signatures)
-            shard.signatures = self.key("measure", revision=shard.revision, signatures=own)
-            last.append(LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures))
+            masks = [block.stage_key for block in shard.finals if block.step.rewrites]
+            shard.signatures = self.key("measure", revision=shard.revision, signatures=own, finals=masks)
+            argument = (shard.source.name, shard.finals)
+            last.append(
+                LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures, argument)
+            )
         if index is not None:
             settings = self.recipe.decontaminate
             assert settings is not None
@@ -449,6 +453,7 @@ class Curation:
                 shard.signatures,
                 shard.blocks,
                 tuple(shard.decided),
+                shard.edits,
             )
             for shard in self.shards
         ]
@@ -565,6 +570,8 @@ class Curation:
                 self.entry(one).files["removed.parquet"]["sha256"] for shard in self.shards for one in shard.decided
             ],
             extracted=[shard.extracted for shard in self.shards],
+            edits=[self.entry(shard.edits).files["edits.parquet"]["sha256"] for shard in self.shards if shard.edits],
+            signatures=[shard.signatures for shard in self.shards],
             shingles=self.shingles,
             dedup=stage_key(self.recipe.dedup),
             validation=stage_key(self.recipe.validation),
@@ -582,10 +589,20 @@ class Curation:
             self.account.facts["dedup"] = facts
         if "validation" in entry.counts:
             self.account.facts["validation"] = entry.counts["validation"]
+            self._shortfalls(entry.counts["validation"])
         removed = sum(sum(one["removed"].values()) for one in entry.counts["shards"])
         return (
             f"{removed:,} copies removed, {sum(ledger.kept for ledger in self.account.ledgers.values()):,} still kept"
         )
+
+    def _shortfalls(self, drawn: Mapping[str, Any]) -> None:
+        """Say where the validation set is smaller than asked: it takes at most a tenth of a source."""
+        for name, facts in drawn.items():
+            if facts["shortfall"]:
+                lacking = ", ".join(f"{number:,} {what}" for what, number in facts["shortfall"].items() if number)
+                text = f"validation: {name} gives {facts['documents']:,} documents and is short of {lacking} (at most a tenth is taken)."
+                self.account.warnings.append(text)
+                self.progress.note(f"  note: {text}")
 
     # -- collect --
 

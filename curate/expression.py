@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from curate.stage import null_divisions
+
 _TRIALS: Mapping[str, tuple[Any, ...]] = {
     "float64": (0.5, 7.0, 100.0),
     "int64": (1, 7, 100),
@@ -30,7 +32,7 @@ def expression_problem(expression: str, columns: Mapping[str, str]) -> str | Non
     import polars as pl
 
     try:
-        rule = pl.sql_expr(expression)
+        rule = pl.sql_expr(null_divisions(expression))
     except (Exception, pl.exceptions.PanicException) as error:
         return f"not an expression that polars SQL understands: {_reason(error)}."
     clock = _CLOCK.search(_QUOTED.sub("''", expression))
@@ -57,7 +59,7 @@ def expression_columns(expression: str) -> tuple[str, ...]:
     import polars as pl
 
     try:
-        return tuple(dict.fromkeys(pl.sql_expr(expression).meta.root_names()))
+        return tuple(dict.fromkeys(pl.sql_expr(null_divisions(expression)).meta.root_names()))
     except (Exception, pl.exceptions.PanicException):
         return ()
 

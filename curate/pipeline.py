@@ -20,7 +20,7 @@ from curate.document import REMOVED, ROWS_PER_GROUP
 from curate.errors import CurateError, StageError
 from curate.ledger import balance
 from curate.plan import TaskContext
-from curate.stage import Rule, Step, bound_for
+from curate.stage import Rule, Step, bound_for, null_divisions
 from curate.words import with_words
 
 BATCH_ROWS = 256
@@ -252,7 +252,7 @@ def _evaluate_expression(rule: Rule, columns: Mapping[str, pa.ChunkedArray], row
     import polars as pl
 
     assert rule.expression is not None
-    expression = pl.sql_expr(rule.expression)
+    expression = pl.sql_expr(null_divisions(rule.expression))
     names = sorted(expression.meta.root_names())
     frame = pl.DataFrame({name: pl.from_arrow(columns[name]) for name in names})
     keep = frame.select(expression.cast(pl.Boolean).alias("keep"))["keep"] if names else pl.Series([True] * rows)

@@ -7,6 +7,7 @@ gives numbers, rules compare numbers with bounds. Only the pipeline removes rows
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -143,6 +144,47 @@ class Rule:
         if low is not None and high is not None:
             return f"{low:g} to {high:g}"
         return f">= {low:g}" if low is not None else f"<= {high:g}" if high is not None else "off"
+
+
+def null_divisions(expression: str) -> str:
+    """Return a SQL expression whose divisions by zero give null, as SQL databases do; polars gives NaN, which passes `>`.
+
+    Each divisor that is a column, a call or in brackets is wrapped: `a / b` becomes `a / NULLIF(b, 0)`.
+    """
+    out, position = "", 0
+    while position < len(expression):
+        sign = expression[position]
+        if sign in "'\"":
+            end = expression.find(sign, position + 1)
+            end = len(expression) if end < 0 else end + 1
+            out, position = out + expression[position:end], end
+        elif sign == "/":
+            match = _DIVISOR.match(expression, position + 1)
+            start = position + 1 + len(match[1]) if match is not None else position + 1
+            end = match.end() if match is not None else start
+            if expression[end : end + 1] == "(":
+                end = _closing(expression, end)
+            if end == start:  # a number, or nothing that can be told
+                out, position = out + sign, position + 1
+            else:
+                inner = null_divisions(expression[start:end])
+                out, position = f"{out}/{expression[position + 1 : start]}NULLIF({inner}, 0)", end
+        else:
+            out, position = out + sign, position + 1
+    return out
+
+
+_DIVISOR = re.compile(r"(\s*)([A-Za-z_]\w*|\"[^\"]*\")?\s*?(?=\(|\b|\s|$)")
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place behind the bracket that closes the one at `start`, or the end of the text."""
+    depth = 0
+    for position in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        if depth == 0:
+            return position + 1
+    return len(text)
 
 
 def bound_for(bound: Bound, label: str | None) -> float | None:

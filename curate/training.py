@@ -316,7 +316,7 @@ class _Launcher:
     def _start(self, seed: int, folder: Path, slot: dict[str, str]) -> tuple[subprocess.Popen[str], threading.Thread]:
         process = subprocess.Popen(
             [sys.executable, "-m", "train", "run", str(folder / "config.json")],
-            env=os.environ | slot,
+            env=os.environ | slot | {"TRAIN_PARENT": str(os.getpid())},  # it ends with this process
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

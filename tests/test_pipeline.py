@@ -28,7 +28,7 @@ from curate.pipeline import (
     text_bytes,
 )
 from curate.plan import Guard, TaskContext
-from curate.stage import Rule, Step
+from curate.stage import Rule, Step, null_divisions
 
 
 class Lengths(Step):
@@ -152,6 +152,23 @@ def test_expressions() -> None:
     rule = Rule("where.expression", expression="n >= 50 AND language = 'en'")
     assert fired(rule, n=[50, 49, None], language=["en", "en", "en"]) == [False, True, True]
     assert fired(Rule("w.e", expression="flag"), flag=[True, False, None]) == [False, True, True]
+
+
+def test_division_by_zero_is_null_and_goes() -> None:
+    rule = Rule("w.e", expression="a / b > 12")
+    assert fired(rule, a=[0.0, 26.0, 5.0, 24.0], b=[0.0, 2.0, 0.0, 2.0]) == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("expression", "safe"),
+    [
+        ("a / b > 12", "a / NULLIF(b, 0) > 12"), ("a/b/c", "a/NULLIF(b, 0)/NULLIF(c, 0)"), ("a / 3", "a / 3"),
+        ("a / (b / c)", "a / NULLIF((b / NULLIF(c, 0)), 0)"), ("x / abs(y) + 1", "x / NULLIF(abs(y), 0) + 1"),
+        ("l = 'a/b' AND \"c/d\" > 1", "l = 'a/b' AND \"c/d\" > 1"), ("a /", "a /"),
+    ],
+)  # fmt: skip
+def test_divisors(expression: str, safe: str) -> None:
+    assert null_divisions(expression) == safe
 
 
 def test_what_an_expression_saw() -> None:

@@ -664,3 +664,61 @@ def test_mistakes_in_ones_own_steps(tmp_path: Path) -> None:
     recipe.write_text(recipe.read_text().replace("mine:Nothing", "mine:Leaves"))
     with pytest.raises(StageError, match="SystemExit: 3"):
         run(recipe, tmp_path, allow_code=True, sets=["max_errors=3"])
+
+
+# -- copies that only the final text shows --
+
+
+def test_documents_equal_once_masked(tmp_path: Path) -> None:
+    """Short pages that differ in one e-mail address are equal in the corpus: one stays, and none is in both splits."""
+    rows = [
+        {
+            "id": f"{number}{side}",
+            "text": f"{machine.sentence(number)} Write to {side}{number}@mail.example.org for the rest of it.",
+        }
+        for number in range(60)
+        for side in "ab"
+    ]
+    machine.write_jsonl(tmp_path / "a.jsonl", rows)
+    recipe = tmp_path / "r.yaml"
+    text = "name: r\nsources:\n  own:\n    read: {kind: jsonl, paths: a.jsonl}\n    steps: [pii: {at: collect}]\n"
+    recipe.write_text(text + "dedup: {}\nvalidation: {tokens: 100, min_documents: 3}\n")
+    result = run(recipe, tmp_path)
+    documents = pq.read_table(tmp_path / "run" / "documents" / "own").to_pylist()
+    assert len({row["text"] for row in documents}) == len(documents) == 60
+    assert result.manifest["ledger"]["own"]["removed"]["dedup"] == {"dedup.exact": 60}
+    recipe.write_text(text + "validation: {tokens: 100, min_documents: 3}\n")
+    run(recipe, tmp_path)
+    documents = pq.read_table(tmp_path / "run" / "documents" / "own").to_pylist()
+    held_out = {row["text"] for row in documents if row["split"] == "validation"}
+    assert held_out
+    assert held_out.isdisjoint(row["text"] for row in documents if row["split"] == "train")
+
+
+def test_validation_is_a_tenth_of_what_cuts_leave(tmp_path: Path) -> None:
+    leak = machine.prose(11, 12).replace("\n", " ")
+    rows = [{"id": f"l{number}", "text": f"{machine.prose(100 + number, 14)}\n{leak}"} for number in range(30)]
+    rows += [{"id": f"c{number}", "text": machine.prose(300 + number, 4)} for number in range(30)]
+    machine.write_jsonl(tmp_path / "a.jsonl", rows)
+    machine.write_jsonl(tmp_path / "benchmark.jsonl", [{"question": leak, "answer": "the miller"}])
+    recipe = tmp_path / "r.yaml"
+    text = "name: r\nsources:\n  own:\n    read: {kind: jsonl, paths: a.jsonl}\n"
+    recipe.write_text(
+        text
+        + "decontaminate: {benchmarks: [benchmark.jsonl], action: cut, max_clusters: 100}\nvalidation: {tokens: 1M}\n"
+    )
+    result = run(recipe, tmp_path)
+    assert result.manifest["ledger"]["own"]["bytes"]["cut"] > 10_000
+    documents = pq.read_table(tmp_path / "run" / "documents" / "own").to_pylist()
+    sizes = {
+        split: sum(len(row["text"].encode()) for row in documents if row["split"] == split)
+        for split in ("train", "validation")
+    }
+    assert 0 < sizes["validation"] <= sum(sizes.values()) / 10
+    assert any("validation: own gives" in warning for warning in result.manifest["warnings"])
+
+
+def test_a_changed_contamination_bound_finds_nothing_anew(finished: Path, tmp_path: Path) -> None:
+    folder = copy(finished, tmp_path)
+    run(folder / "recipe.yaml", folder, sets=["decontaminate.threshold=0.9", "decontaminate.action=flag"])
+    assert work(folder)["measure"][0] == 0

@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_config = configuration.load(options.config)
             if arguments is None:
                 _set_environment(run_config.settings.threads)
+            _end_with_parent()
             from train import loop  # loads torch, which reads the environment
 
             return loop.run(run_config)
@@ -103,6 +106,23 @@ def _set_environment(threads: int) -> None:
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.environ.update(wanted)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _end_with_parent() -> None:
+    """End when the process in TRAIN_PARENT is gone: whoever starts trainers and is killed must not leave them behind.
+
+    The last checkpoint stays; a run that is started again would otherwise find the folder in use.
+    """
+    parent = os.environ.get("TRAIN_PARENT")
+    if not parent:
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _presets(name: str | None) -> str:

@@ -39,6 +39,7 @@ class Decontaminate(Stage):
 
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
+    decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin")
 
     benchmarks: Annotated[tuple[str, ...], Field(min_length=1)]
     ngram: Annotated[int, Field(ge=2, le=64)] = 13

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,23 @@ import pyarrow.parquet as pq
 
 from curate.dedup import choose as choosing
 from curate.dedup.clusters import find_components, link_clusters, write_shingles
+from curate.dedup.exact import exact_hash
 from curate.dedup.minhash import Signatures
 from curate.dedup.settings import Dedup, Validation
 from curate.dedup.spill import DiskColumn
 from curate.document import DUPLICATES
 from curate.ledger import balance, same_rows
 from curate.phases.measure import Block, last_revision
-from curate.pipeline import ParquetFile, RemovalCounts, Removals, RowsBeside, read_batches
+from curate.pipeline import (
+    ParquetFile,
+    RemovalCounts,
+    Removals,
+    RowsBeside,
+    apply_step,
+    read_batches,
+    replace_text,
+    text_bytes,
+)
 from curate.plan import TaskContext
 from curate.stage import Stage
 from curate.words import with_words
@@ -46,6 +57,7 @@ class ShardOfCorpus:
         signatures: Result key of the signatures.
         blocks: Steps up to the last revision.
         decided: Result keys with removed.parquet, in phase order.
+        edits: Result key with edits.parquet, or None.
     """
 
     source: str
@@ -55,13 +67,33 @@ class ShardOfCorpus:
     signatures: str
     blocks: tuple[Block, ...]
     decided: tuple[str, ...] = ()
+    edits: str | None = None
 
 
 def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Return the function that signs a batch (see `LastMeasure`)."""
-    del context, argument
+    """Return the function that signs a batch (see `LastMeasure`); `argument` is the source and its `at: collect` steps.
+
+    Near copies are found on the last revision, equal ones on the text that is written in the end: pages that differ in one
+    e-mail address are equal once it is masked, and one of them must not be validation while the other is trained on.
+    """
     assert isinstance(stage, Signatures)
-    return stage.apply
+    source, finals = argument
+    rewrites = [block for block in finals if block.step.rewrites]
+    if not rewrites:
+        return stage.apply
+
+    def sign(batch: pa.RecordBatch) -> pa.RecordBatch:
+        signed = stage.apply(batch)
+        final = batch
+        for block in rewrites:
+            final = replace_text(final, apply_step(block.step, block.name, source, block.stage_key, final, context)[1])
+        hashes = pa.array(map(exact_hash, final["text"].to_pylist()), pa.string())
+        columns = {"exact_hash": hashes, "num_bytes": pa.array(text_bytes(final["text"]))}
+        return pa.RecordBatch.from_arrays(
+            [columns.get(name, signed[name]) for name in SIGNATURES.names], schema=SIGNATURES
+        )
+
+    return sign
 
 
 def components(context: TaskContext, key: str, settings: Dedup, shards: Sequence[ShardOfCorpus]) -> None:
@@ -179,6 +211,10 @@ STATE = pa.schema(
 def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
     """Write which documents of a shard are still kept; return the number of documents."""
     removals = Removals(context.entry(one).path("removed.parquet") for one in shard.decided)
+    cut: Counter[str] = Counter()  # of the contaminated documents alone
+    if shard.edits is not None:
+        for row in pq.read_table(context.entry(shard.edits).path("edits.parquet")).to_pylist():
+            cut[row["id"]] += row["end"] - row["start"]
     doc = shard.first
     signed = context.entry(shard.signatures).path("measurements.parquet")
     with ParquetFile(path, STATE) as file:
@@ -192,7 +228,9 @@ def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
                         batch["id"],
                         pa.array([shard.source] * len(ids), pa.string()),
                         pa.array([name not in removed for name in ids], pa.bool_()),
-                        batch["num_bytes"],
+                        pa.array(
+                            [size - cut[name] for name, size in zip(ids, batch["num_bytes"].to_pylist(), strict=True)]
+                        ),
                     ],
                     schema=STATE,
                 )
