@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
-from curate.errors import InputError, Problem, RecipeError, StageError
+from curate.errors import Problem, RecipeError, StageError
 from curate.expression import expression_columns
-from curate.inputs import InputFile, expand_variables, fixed_shards, is_remote, list_inputs
+from curate.inputs import InputFile, fixed_shards, is_remote
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
+from curate.sources import benchmark_names, demo_path, input_facts, resolve_paths
 
 if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone
@@ -59,28 +60,6 @@ class Shard:
     def name(self) -> str:
         """Return the shard's file name in the run folder, without ending."""
         return f"{self.number:05d}"
-
-
-def resolve_paths(paths: Sequence[str], recipe: Recipe, cache: Cache, key: str) -> list[InputFile]:
-    """Return the files that paths of a recipe mean: variables expanded, `demo://` made on first use.
-
-    Raises:
-        RecipeError: If a path matches nothing; file and line of the recipe are named.
-    """
-    expanded = [demo_path(expand_variables(path), cache) for path in paths]
-    try:
-        return list_inputs(expanded, recipe.base, cache)
-    except InputError as error:
-        raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
-
-
-def demo_path(path: str, cache: Cache) -> str:
-    """Return a `demo://` path as a path in the cache; others unchanged."""
-    if not path.startswith("demo://"):
-        return path
-    from curate.read.demo import ensure_demo
-
-    return str(ensure_demo(cache.root) / path.removeprefix("demo://"))
 
 
 class Curation:
@@ -164,7 +143,7 @@ class Curation:
             key = f"sources.{source.name}.read.paths"
             files = resolve_paths(source.paths, self.recipe, self.cache, key)
             self._refuse_own(files, key)
-            self.inputs[source.name] = {"files": [_input_facts(file) for file in files]}
+            self.inputs[source.name] = {"files": [input_facts(file) for file in files]}
             sizes = tuple(file.bytes for file in files)
             whole = self.limit is not None  # counting to a limit across shards needs one reader
             groups = (tuple(range(len(files))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
@@ -331,7 +310,7 @@ class Curation:
         from curate.phases.decontaminate import index
 
         files = resolve_paths(settings.benchmarks, self.recipe, self.cache, "decontaminate.benchmarks")
-        named = list(zip(_benchmark_names(files), files, strict=True))
+        named = list(zip(benchmark_names(files), files, strict=True))
         looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
         key = self.key(
             "measure",
@@ -694,21 +673,6 @@ class Curation:
                 )
         write_bytes(self.output / "quarantine.parquet", temporary.read_bytes())
         self.files.add(Path("quarantine.parquet"))
-
-
-def _input_facts(file: InputFile) -> dict[str, Any]:
-    """Return what the manifest says of an input file: its sha256, or for a remote one the digest of address, size and etag."""
-    return {"path": file.path, "bytes": file.bytes, "etag_digest" if is_remote(file.url) else "sha256": file.digest}
-
-
-def _benchmark_names(files: Sequence[InputFile]) -> list[str]:
-    """Return a name for each benchmark file, the shortest that tells it apart: base name, relative path, or address."""
-    short = [Path(file.path).name.partition(".")[0] for file in files]
-    paths = [file.path for file in files]
-    names = []
-    for name, file in zip(short, files, strict=True):
-        names.append(name if short.count(name) == 1 else file.path if paths.count(file.path) == 1 else file.url)
-    return names
 
 
 def _sum_into(whole: dict[str, Any], part: Any) -> None:

@@ -383,7 +383,7 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
 
 def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, a trainer's setting."""
-    from curate.curation import resolve_paths
+    from curate.sources import resolve_paths
 
     settings = recipe.tokenizer
     if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):

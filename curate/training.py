@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
-from curate.curation import Curation, resolve_paths
+from curate.curation import Curation
 from curate.errors import CurateError, Problem, RecipeError, StageError
 from curate.plan import Task
 from curate.recipe import PRESET_CONTEXT, Train
+from curate.sources import resolve_paths
 
 _DEFAULT_WINDOW = 2048
 _SAVED = 85  # the trainer saved and wants to be started again

@@ -149,3 +149,60 @@ def ids(run: Path, kind: str) -> list[str]:
     for path in sorted((run / kind).rglob("*.parquet")):
         found += pq.read_table(path, columns=["id"])["id"].to_pylist()
     return found
+
+
+def run(recipe: Path, folder: Path, **options: Any) -> Any:
+    arguments: dict[str, Any] = {"output": folder / "run", "cache": folder / "cache", "workers": 2, "quiet": True}
+    import curate
+
+    return curate.run(recipe, **(arguments | options))
+
+
+def work(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return phase -> (tasks run, tasks reused) of the last run."""
+    timings = json.loads((folder / "run" / "timings.json").read_text())
+    return {name: (phase["tasks_run"], phase["tasks_reused"]) for name, phase in timings["phases"].items()}
+
+
+LOSER = '''
+from curate.stage import Step
+
+class Loses(Step):
+    """Forgets the last row of each batch."""
+    rewrites = True
+
+    def apply(self, batch):
+        return batch.select(["text"]).slice(0, batch.num_rows - 1)
+
+class Raises(Step):
+    adds = {"length": "int64"}
+
+    def apply(self, batch):
+        import pyarrow as pa
+        texts = batch["text"].to_pylist()
+        if any("number 1003 " in text for text in texts):
+            raise ValueError("cannot measure this one")
+        return pa.record_batch({"length": pa.array([len(text) for text in texts], pa.int64())})
+
+class Dies(Step):
+    adds = {"length": "int64"}
+
+    def apply(self, batch):
+        import os, signal
+        import pyarrow as pa
+        texts = batch["text"].to_pylist()
+        if any("number 1003 " in text for text in texts):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pa.record_batch({"length": pa.array([len(text) for text in texts], pa.int64())})
+'''
+
+
+def with_step(folder: Path, name: str, at: str = "") -> Path:
+    """Return a project whose first source has a step from a file beside the recipe."""
+    recipe = project(folder, files=2, documents=12)
+    (folder / "mine.py").write_text(LOSER)
+    text = recipe.read_text().replace(
+        "      - pii: {at: collect}", f"      - mine:{name}: {{{at}}}\n      - pii: {{at: collect}}"
+    )
+    recipe.write_text(text)
+    return recipe

@@ -96,7 +96,11 @@ ROOMS = (
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
     Room("recipe", ("curate.recipe", "curate.expression", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
-    Room("run", ("curate.curation", "curate.training", "curate.runner"), sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package")),
+    Room(
+        "run",
+        ("curate.sources", "curate.curation", "curate.training", "curate.runner"),
+        sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
+    ),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),
     Room("cli", ("curate.cli", "curate.__main__"), sees=("core", "machine", "recipe", "report", "run", "ablate", "package")),
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily

@@ -124,7 +124,7 @@ def _values(column: pa.Array) -> list[Any]:
         return [[next(flat) for _ in range(kind.list_size)] if there else None for there in rows]
     if (types.is_primitive(kind) and not types.is_interval(kind)) or types.is_null(kind) or is_text(kind):
         return list(column.to_pylist())
-    raise NotImplementedError(f"no JSON form of {kind}")
+    raise TypeError(f"no JSON form of {kind}")
 
 
 def _strings(column: pa.Array) -> list[Any]:
