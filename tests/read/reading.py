@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,35 @@ def peak():
     if not status.exists():
         pytest.skip("PEAK MEMORY NOT MEASURED: there is no /proc here")
     return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+
+
+def growth(script, small, large, bound, attempts=3):
+    """Return by how many bytes the peak memory of a script grows from one input file to another, and what it printed.
+
+    Args:
+        script: Python source; reads the file `sys.argv[1]` and prints one line that ends in ` {peak()}`.
+        small, large: The two input files.
+        bound: Bytes. What else a machine does only ever adds, so the least of up to `attempts` measurements counts,
+            and none is made once one is below the bound.
+        attempts: Most measurements.
+    """
+    least = None
+    for _ in range(attempts):
+        printed, peaks = [], []
+        for path in (small, large):
+            run = subprocess.run(
+                [sys.executable, "-c", PATH + script, str(path)],
+                cwd=ROOT,
+                check=True,
+                capture_output=True,
+                text=True,
+                env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},  # others keep freed memory for later
+            )
+            told, _, peak_kib = run.stdout.strip().rpartition(" ")
+            printed.append(told)
+            peaks.append(int(peak_kib) << 10)
+        grown = peaks[1] - peaks[0]
+        least = grown if least is None else min(least, grown)
+        if least < bound:
+            break
+    return least, printed
