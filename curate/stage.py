@@ -52,8 +52,28 @@ class Stage(Settings):
         return None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Cut:
+    """A place in a file where its records are divided among tasks.
+
+    Attributes:
+        offset: In the units of RAW.offset: a record that starts here or later belongs behind the cut.
+        byte: Where in the stored file a reader of what lies behind may begin; the same number where offsets are bytes
+            of the stored file.
+    """
+
+    offset: int
+    byte: int
+
+
+START = Cut(0, 0)  # of a file
+
+
 class Source(Stage):
-    """A reader: one input file to RAW batches (see `curate.document`)."""
+    """A reader: one input file to RAW batches (see `curate.document`).
+
+    A reader that can begin inside a file overrides `cuts` and `read_part`; of every other the files are read whole.
+    """
 
     @abstractmethod
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
@@ -66,6 +86,31 @@ class Source(Stage):
         A damaged record becomes a row with `rule` set; reading goes on behind it wherever that is possible.
         Nothing that was met is left out silently.
         """
+
+    def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
+        """Return where a large file may be cut into parts of about `every` stored bytes; nothing if it stays whole.
+
+        Args:
+            file: As in `read`, seekable. It may be remote: read little of it, or give no cuts.
+            name: Path shown in messages.
+            every: Stored bytes of a part. Where the format allows it, the cuts are the multiples of this, so that they
+                depend on the file's size alone; no cut is START, and each lies behind the one before.
+        """
+        del file, name, every
+        return ()
+
+    def read_part(self, file: IO[bytes], name: str, start: Cut, stop: Cut | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` whose offset lies in [start.offset, stop.offset), in order and in every column the same.
+
+        Args:
+            file: As in `read`, seekable; its position says nothing.
+            name: Path shown in messages.
+            start: START or one of the file's cuts.
+            stop: One of the file's cuts, or None for the end of the file. A record may reach beyond it: its bytes are
+                read from there, as few as it needs.
+        """
+        assert (start, stop) == (START, None), f"{type(self).__name__} reads whole files"
+        return self.read(file, name)
 
 
 class Extractor(Stage):
