@@ -1,4 +1,4 @@
-"""Input files: path patterns to a sorted list, each with its digest. Paths are fsspec URLs or local paths.
+"""Input files: path patterns to a sorted list, each with its digest; large files in parts. Paths are fsspec URLs or local.
 
 A path that exists is taken literally, whatever signs are in its name, and so is each folder on the way to it; a folder
 means every file below it. Otherwise `*`, `?`, `[...]` and `**` (any number of folders) are a pattern, which never reaches
@@ -9,21 +9,22 @@ reached under two names is read once, under its first name.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from curate.errors import InputError
+from curate.remote import RangeReader, Remote, download, list_remote
+from curate.stage import START, Cut
 
 if TYPE_CHECKING:
     from curate.cache import Cache
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_RETRIES = 4
-_HEAD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class InputFile:
         path: Name relative to the fixed prefix of the pattern, with forward slashes; part of every document id.
         bytes: Size.
         digest: sha256 of a local file; of URL, size and ETag, or time of the last change, for a remote one.
+        remote: What its listing says, if it is remote.
     """
 
     url: str
@@ -43,6 +45,39 @@ class InputFile:
     path: str
     bytes: int
     digest: str
+    remote: Remote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task reads of a file: the records from `start` on that begin before `stop`, or all that follow."""
+
+    file: InputFile
+    start: Cut = START
+    stop: Cut | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it is all of the file."""
+        return self.start == START and self.stop is None
+
+    @property
+    def last_byte(self) -> int:
+        """Return the place in the stored file where it ends, but for the rest of its last record."""
+        return self.file.bytes if self.stop is None else self.stop.byte
+
+    @property
+    def bytes(self) -> int:
+        """Return its share of the stored file."""
+        return self.last_byte - self.start.byte
+
+    def identity(self) -> list[int | str | None]:
+        """Return what it adds to the key of a result: file, content, and the range if there is one."""
+        of_file = [self.file.pattern, self.file.path, self.file.digest]
+        if self.is_whole:
+            return of_file
+        stop = [None, None] if self.stop is None else [self.stop.offset, self.stop.byte]
+        return [*of_file, self.start.offset, self.start.byte, *stop]
 
 
 def is_remote(path: str) -> bool:
@@ -89,11 +124,41 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(out + r"\Z", re.DOTALL)
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder, followlinks=False):
-        folders.sort()
+def _walk(folder: Path, enters: Callable[[str], bool] | None = None) -> Iterator[Path]:
+    """Yield the files below a folder.
+
+    Args:
+        folder: Where to begin.
+        enters: Tells whether a folder, by its path relative to `folder`, is looked into.
+
+    Raises:
+        InputError: If a folder that is looked into cannot be read: what it holds would be left out unsaid.
+    """
+
+    def refuse(error: OSError) -> None:
+        problem = f"this folder cannot be read: {error.strerror}."
+        raise InputError(str(error.filename), problem, "Give the right to read it, or name narrower paths.") from error
+
+    for place, folders, files in os.walk(folder, followlinks=False, onerror=refuse):
+        inside = Path(place).relative_to(folder)
+        folders[:] = sorted(name for name in folders if enters is None or enters((inside / name).as_posix()))
         for name in sorted(files):
             yield Path(place, name)
+
+
+def _may_lead(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether below a folder, by its relative path, a file may match the pattern."""
+    parts = pattern.split("/")
+    deep = next((place for place, part in enumerate(parts) if "**" in part or "[" in part), len(parts))
+    matches = [_compile("/".join(parts[:depth])).match for depth in range(1, len(parts))]
+
+    def may(folder: str) -> bool:
+        depth = folder.count("/") + 1
+        if depth > deep:  # below `**` any depth is possible; a class of signs may be cut apart by this splitting
+            return not deep or matches[deep - 1]("/".join(folder.split("/")[:deep])) is not None
+        return depth < len(parts) and matches[depth - 1](folder) is not None
+
+    return may
 
 
 def _split(base: Path, parts: Sequence[str]) -> tuple[Path, str]:
@@ -140,7 +205,7 @@ def _local(path: str, base: Path) -> tuple[Path, list[Path]]:
     if not prefix.is_dir():
         raise InputError(path, f"no file matches: there is no folder {prefix}.", where)
     matches = _compile(pattern).match
-    found = [file for file in _walk(prefix) if matches(file.relative_to(prefix).as_posix())]
+    found = [file for file in _walk(prefix, _may_lead(pattern)) if matches(file.relative_to(prefix).as_posix())]
     if not found:
         folders = sorted(
             place
@@ -205,87 +270,41 @@ def list_inputs(paths: Sequence[str], base: Path, cache: Cache | None) -> list[I
 
 
 def _remote(path: str, pattern: int | None) -> list[InputFile]:
-    import fsspec
-
-    try:
-        filesystem, location = fsspec.core.url_to_fs(path)
-        names = sorted(filesystem.glob(location)) if any(sign in path for sign in "*[") else [location]
-        prefix = location[: min((location.find(sign) for sign in "*[" if sign in location), default=len(location))]
-        prefix = prefix[: prefix.rfind("/") + 1]
-        found = []
-        for name in names:
-            facts = filesystem.info(name)
-            url = filesystem.unstrip_protocol(name)
-            size = int(facts.get("size") or 0)
-            found.append(InputFile(url, pattern, name.removeprefix(prefix), size, _remote_digest(url, size, facts)))
-    except Exception as error:
-        problem = f"cannot be listed: {type(error).__name__}: {str(error).rstrip('.')}."
-        raise InputError(path, problem, "Check the address and the network.") from error
-    if not found:
-        raise InputError(path, "no file matches.", "Check the address.")
-    return found
-
-
-# What file systems call the time of the last change, in the order in which one is believed.
-_CHANGED = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", "generation", "created")
-_CHECKSUMS = ("ETag", "etag", "Content-MD5", "content_md5", "md5Hash", "Digest", "sha", "checksum")
-
-
-def _remote_digest(url: str, size: int, facts: Mapping[str, Any]) -> str:
-    """Return what tells this version of a remote file from another without reading it.
-
-    That is its address, its size, and its ETag or another checksum; where the server gives none, when it was last
-    changed. A server that tells neither can change a file unseen, as long as its size stays.
-    """
-    import hashlib
-
-    version = _version(facts)
-    if not version and url.startswith(("http://", "https://")):
-        version = _version(_headers(url))
-    return hashlib.sha256(f"{url}\n{size}\n{version}".encode()).hexdigest()
-
-
-def _version(facts: Mapping[str, Any]) -> str:
-    return next((str(facts[name]) for name in (*_CHECKSUMS, *_CHANGED) if facts.get(name)), "")
-
-
-def _headers(url: str) -> Mapping[str, str]:
-    """Return the headers of an HTTP address, for file systems that keep none of them; empty if it does not answer."""
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_HEAD_SECONDS) as answer:
-            return dict(answer.headers.items())
-    except (OSError, ValueError):
-        return {}
+    return [InputFile(file.url, pattern, name, file.bytes, file.digest, file) for name, file in list_remote(path)]
 
 
 def fetch(file: InputFile, folder: Path) -> Path:
     """Return a local copy of the file: itself if local, else downloaded whole into `folder`.
 
     Raises:
-        InputError: If the download stays shorter than the size that the server stated, after several attempts.
+        InputError: If the download does not arrive whole and right, after several attempts.
     """
-    if not is_remote(file.url):
+    if file.remote is None:
         return Path(file.url.removeprefix("file://"))
-    import shutil
+    target = folder / _local_name(file)
+    download(file.remote, target)
+    return target
 
-    import fsspec
 
-    target = folder / re.sub(r"[^\w.\-]", "_", file.path)[-120:]
-    problem = ""
-    for _ in range(_RETRIES):
-        try:
-            with fsspec.open(file.url, "rb") as remote, target.open("wb") as local:
-                shutil.copyfileobj(remote, local, 1 << 20)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {str(error).rstrip('.')}"
-            continue
-        got = target.stat().st_size
-        if not file.bytes or got == file.bytes:
-            return target
-        problem = f"{got} of {file.bytes} bytes arrived"
-    raise InputError(file.url, f"cannot be downloaded: {problem}.", "Run again: what is finished stays.")
+def _local_name(file: InputFile) -> str:
+    return re.sub(r"[^\w.\-]", "_", file.path)[-120:]
+
+
+def open_part(part: Part, folder: Path, most: int | None = None) -> IO[bytes]:
+    """Open the file that a part is of: a local one where it is, a remote one as a local copy of what is needed of it.
+
+    Args:
+        part: The part; a remote file that is wanted whole is downloaded first.
+        folder: For local copies.
+        most: Bytes of a remote file that may be read through ranges, for a look at it; NotInRanges is raised beyond.
+
+    Raises:
+        InputError: As `fetch`, here and while a range is read.
+    """
+    remote = part.file.remote
+    if remote is None or (part.is_whole and most is None):
+        return open_input(fetch(part.file, folder))
+    return io.BufferedReader(RangeReader(remote, folder / _local_name(part.file), part.last_byte, most), 64 << 10)
 
 
 def open_input(path: Path) -> IO[bytes]:
@@ -295,7 +314,7 @@ def open_input(path: Path) -> IO[bytes]:
 
 @functools.lru_cache
 def fixed_shards(sizes: tuple[int, ...], most_bytes: int, most_files: int) -> tuple[tuple[int, ...], ...]:
-    """Group file numbers into shards: neighbours together until a shard is full; a large file stands alone.
+    """Group part numbers into shards: neighbours together until a shard is full; a large part stands alone.
 
     Depends on the sizes alone, so the same inputs make the same shards on every machine.
     """
@@ -308,3 +327,8 @@ def fixed_shards(sizes: tuple[int, ...], most_bytes: int, most_files: int) -> tu
         shards[-1].append(number)
         filled += size
     return tuple(tuple(shard) for shard in shards)
+
+
+def parts_of(file: InputFile, cuts: Sequence[Cut]) -> list[Part]:
+    """Return a file in parts, in order."""
+    return [Part(file, start, stop) for start, stop in zip((START, *cuts), (*cuts, None), strict=True)]

@@ -77,7 +77,7 @@ ROOMS = (
     Room("extract", ("curate.extract.*",), sees=("core", "text")),
     Room("filter", ("curate.filter.*",), sees=("core", "text")),
     Room("rewrite", ("curate.rewrite.*",), sees=("core", "text")),
-    Room("gate", ("curate.gate",), sees=("core", "text")),
+    Room("gate", ("curate.gate", "curate.optout", "curate.removal"), sees=("core", "text")),
     Room("dedup", ("curate.dedup.*",), sees=("core", "text")),
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
     Room("mix", ("curate.mix",), sees=("core", "text")),
@@ -88,6 +88,7 @@ ROOMS = (
         "machine",
         (
             *("curate.ledger", "curate.cache", "curate.plan", "curate.pipeline", "curate.inputs", "curate.manifest"),
+            "curate.remote",
             *("curate.plugin", "curate.progress", "curate.execute.*"),
         ),
         sees=("core",),
