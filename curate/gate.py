@@ -1,41 +1,124 @@
-"""Gates: rules on what a record states about itself, applied before extraction costs anything."""
+"""Gates: rules on what a record states about itself, applied before extraction costs anything.
+
+Whom others asked to leave out goes first: by a list of ids or addresses (`remove`), by a mark of the page (`opt_out`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from curate.stage import Stage
+from curate.optout import Mark, header_marks, page_marks
+from curate.removal import listed_address
+from curate.stage import Settings, Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from curate.removal import RemovalLists
+
 HTML_TYPES = ("text/html", "application/xhtml+xml")
+
+
+class Listed(Settings):
+    """A list. A path alone is short for `files`, a list of values for `entries`.
+
+    Attributes:
+        files: Paths, patterns or fsspec URLs of text files, plain or compressed (gzip, zstd, lz4): one entry a line,
+            `#` at the start of a line or behind white space begins a comment. Paths start at the recipe's folder.
+        entries: Values written in the recipe itself.
+    """
+
+    files: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"files": (value,)}
+        if isinstance(value, tuple):
+            return {"entries": value}
+        if isinstance(value, Mapping) and isinstance(value.get("files"), str):
+            return {**value, "files": (value["files"],)}
+        return value
+
+    @field_validator("entries", mode="before")
+    @classmethod
+    def _numbers_are_ids(cls, value: Any) -> Any:
+        numbers = isinstance(value, tuple)
+        return tuple(str(one) if type(one) is int else one for one in value) if numbers else value
+
+
+class Remove(Settings):
+    """Documents that someone asked to leave out.
+
+    Attributes:
+        ids: Ids of documents, ours (32 hex digits) or the input's own, compared as they are.
+        urls: Hosts, pages and prefixes, compared in the canonical form of `curate.removal`.
+
+    The content of the lists is part of what the texts of the source depend on: with another list the source is read anew.
+    """
+
+    ids: Listed | None = None
+    urls: Listed | None = None
+
+    @field_validator("urls")
+    @classmethod
+    def _addresses(cls, urls: Listed | None) -> Listed | None:
+        for entry in urls.entries if urls is not None else ():
+            try:
+                listed_address(entry)
+            except ValueError as error:
+                raise ValueError(f"{entry!r}: {error}") from None
+        return urls
 
 
 class Gate(Stage):
     """Which records are worth extracting. A record that does not state a property passes its gate.
 
     Attributes:
+        remove: Lists of ids and addresses to leave out.
+        opt_out: Marks that stop a page (`curate.optout`), or off. By default those that speak of training or mining.
         status: HTTP status codes that pass, or off.
         media_types: Media types of undecoded payloads that pass (lower case, without parameters), or off.
         languages: Declared languages that pass (`pt` lets `pt-BR` through), or None for all.
         max_bytes: Largest payload or text, in bytes.
+
+    Rules, in this order: gate.removed_id, gate.removed_url, gate.status, gate.media_type, gate.language, gate.empty_body,
+    gate.max_bytes, gate.opt_out.
     """
 
+    version: ClassVar[int] = 2
+
+    remove: Remove = Remove()
+    opt_out: tuple[Mark, ...] | Literal["off"] = ("noai", "noml", "tdm")
     status: tuple[int, ...] | Literal["off"] = (200,)
     media_types: tuple[str, ...] | Literal["off"] = HTML_TYPES
     languages: tuple[str, ...] | None = None
     max_bytes: Annotated[int, Field(ge=1)] = 16 << 20
 
-    def check(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Any, str] | None]:
+    def without_lists(self) -> Gate:
+        """Return the gate without its lists, which count by their content and not by their paths."""
+        return self.model_copy(update={"remove": Remove()})
+
+    def check(
+        self, batch: pa.RecordBatch, ids: Sequence[str], lists: RemovalLists | None = None
+    ) -> Iterator[tuple[str, Any, str] | None]:
         """Yield for each row of a RAW batch the gate that stops it, or None.
+
+        Args:
+            batch: Documents.
+            ids: Their ids.
+            lists: The compiled lists of `remove`, if it names any.
 
         Yields:
             Rule name, measured value and bound in words.
         """
+        listed = self._listed(batch, ids, lists)
         rows = zip(
             batch["status"].to_pylist(),
             batch["media_type"].to_pylist(),
@@ -44,8 +127,10 @@ class Gate(Stage):
             _lengths(batch["text"]),
             strict=True,
         )
-        for status, media_type, language, payload, text in rows:
-            if self.status != "off" and status is not None and status not in self.status:
+        for row, (status, media_type, language, payload, text) in enumerate(rows):
+            if listed[row] is not None:
+                yield listed[row]
+            elif self.status != "off" and status is not None and status not in self.status:
                 yield "gate.status", status, "in " + ", ".join(map(str, self.status))
             elif (
                 payload is not None and self.media_types != "off" and media_type and media_type not in self.media_types
@@ -58,7 +143,32 @@ class Gate(Stage):
             elif (payload or text or 0) > self.max_bytes:
                 yield "gate.max_bytes", payload or text, f"<= {self.max_bytes}"
             else:
-                yield None
+                yield self._marked(batch, row)
+
+    def _listed(
+        self, batch: pa.RecordBatch, ids: Sequence[str], lists: RemovalLists | None
+    ) -> list[tuple[str, Any, str] | None]:
+        if lists is None:
+            return [None] * batch.num_rows
+        by_id = lists.removed_ids(ids, batch["source_id"].to_pylist())
+        by_url = lists.removed_urls(batch["url"].to_pylist())
+        return [
+            ("gate.removed_id", one, "not in remove.ids")
+            if one is not None
+            else ("gate.removed_url", other, "not in remove.urls")
+            if other is not None
+            else None
+            for one, other in zip(by_id, by_url, strict=True)
+        ]
+
+    def _marked(self, batch: pa.RecordBatch, row: int) -> tuple[str, Any, str] | None:
+        if self.opt_out == "off":
+            return None
+        in_headers = header_marks(batch["metadata"][row].as_py())
+        for mark, place in chain(in_headers, page_marks(batch["content"][row].as_py(), self.opt_out)):
+            if mark in self.opt_out:
+                return "gate.opt_out", f"{mark} ({place})", "without " + ", ".join(self.opt_out)
+        return None
 
 
 def _lengths(column: pa.Array) -> list[int | None]:

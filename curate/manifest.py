@@ -85,6 +85,15 @@ class Account:
         rules = {name.partition("/")[2]: count for name, count in sorted(removed.items())}
         self.phase(phase).sources[source] = _passage(came_in, bytes_in, rules, sizes, 0)
 
+    def warn_unreadable(self) -> None:
+        """Warn of a source of which nothing could be read: most likely the recipe means another kind or column."""
+        for name, ledger in self.ledgers.items():
+            lost = ledger.removed.get("read", {})
+            if ledger.read and sum(lost.values()) == ledger.read:
+                rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(lost.items()))
+                text = f"NOT ONE of {ledger.read:,} records could be read ({rules}). Check `read` of this source."
+                self.warnings.insert(0, f"{name}: {text}")
+
     def settle(self, source: str, final: Mapping[str, Any]) -> None:
         """Take over the ledger that collect made from the written files; its documents must agree with the phases before."""
         before = self.ledgers[source]

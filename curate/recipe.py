@@ -24,7 +24,7 @@ from curate.filter.code import Code
 from curate.filter.fineweb import FineWeb
 from curate.filter.gopher import GopherQuality, GopherRepetition
 from curate.filter.language import Language
-from curate.gate import Gate
+from curate.gate import Gate, Remove
 from curate.inputs import expand_variables
 from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
@@ -124,7 +124,7 @@ class Recipe:
         base: Folder against which relative paths are taken: that of the recipe file.
         modules: Plug-in modules, name to file; only with `allow_code`.
         places: Where the paths of inputs stand, for errors that only running shows: dotted key
-            (`sources.<name>.read.paths`, `decontaminate.benchmarks`, `tokenizer.load`) to `file:line` or `--set ...`.
+            (`sources.<name>.read.paths`, `decontaminate.benchmarks`, `tokenizer.load`, ...) to `file:line` or `--set ...`.
     """
 
     name: str
@@ -328,6 +328,11 @@ class _Loader:
 
     def _places(self) -> dict[str, str]:
         keys: list[Key] = [("sources", name, "read", "paths") for name in self.tree.value["sources"]]
+        keys += [
+            ("sources", name, "gate", "remove", listed)
+            for name in self.tree.value["sources"]
+            for listed in Remove.model_fields
+        ]
         keys += [("decontaminate", "benchmarks"), ("tokenizer", "load")]
         return {dotted(key): self.tree.shown_place(key) for key in keys if self.tree.has(key)}
 

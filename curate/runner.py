@@ -127,18 +127,28 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
         except CurateError as error:
             key = f"sources.{source.name}.read.paths"
             problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
-    for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
-        expanded = expand_variables(path)
-        if not is_remote(expanded):
-            try:
+    for key, path in _other_inputs(recipe):
+        try:
+            expanded = expand_variables(path)
+            if not is_remote(expanded):
                 list_inputs([expanded], recipe.base, None)
-            except CurateError as error:
-                place = recipe.places.get("decontaminate.benchmarks", "")
-                problems.append(Problem("decontaminate.benchmarks", str(error), None, place))
+        except (CurateError, ValueError) as error:
+            problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
     return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe))
+
+
+def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Yield key and path of what a recipe reads besides its sources: benchmarks and removal lists."""
+    for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
+        yield "decontaminate.benchmarks", path
+    for source in recipe.sources:
+        for name in ("ids", "urls"):
+            listed = getattr(source.gate.remove, name)
+            for path in listed.files if listed is not None else ():
+                yield f"sources.{source.name}.gate.remove.{name}", path
 
 
 def _training(recipe: Recipe) -> str | None:

@@ -75,6 +75,7 @@ def parse_response(payload: bytes, max_bytes: int) -> Response:
 def parse_headers(head: bytes) -> dict[str, str]:
     """Return header fields by lower-case name; folded lines are joined, of a repeated field the last value stays.
 
+    All values of `X-Robots-Tag` stay, one a line: each may speak to another crawler.
     Lines without a colon are no fields and are passed over, as clients do.
     """
     headers: dict[str, str] = {}
@@ -86,7 +87,9 @@ def parse_headers(head: bytes) -> dict[str, str]:
             continue
         name, colon, value = line.partition(":")
         name = name.strip().lower() if colon else ""
-        if name:
+        if name == "x-robots-tag" and name in headers:
+            headers[name] += f"\n{value.strip()}"
+        elif name:
             headers[name] = value.strip()
     return headers
 

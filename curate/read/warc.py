@@ -44,6 +44,7 @@ MAX_HEADER_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 10  # two reads of the file overlap by so much when the next record is looked for
 LOOKAHEAD_BYTES = 4 << 10  # seen behind a record before it is given out
 PADDING = b"\r\n"
+OPT_OUT_HEADERS = {"x-robots-tag": "x_robots_tag", "tdm-reservation": "tdm_reservation"}  # kept for the gates
 DOCUMENT_TYPES = ("response", "resource", "conversion")
 
 
@@ -65,7 +66,7 @@ class Warc(Source):
     Rules: read.bad_record, read.truncated, read.too_large, read.undecodable, skipped.<record type>.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("brotli", "charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
@@ -346,6 +347,7 @@ class _Reader:
             language = response.headers.get("content-language", "")
             values["language"] = language.lower() if language and "," not in language else None
             notes = dict(response.notes)
+            notes |= {key: response.headers[name] for name, key in OPT_OUT_HEADERS.items() if name in response.headers}
             if response.problem:
                 values["rule"] = "read.too_large" if response.too_large else "read.undecodable"
                 values["detail"] = f"{self._name}, {values['url']}: {response.problem}"
