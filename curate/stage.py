@@ -69,6 +69,11 @@ class Cut:
 START = Cut(0, 0)  # of a file
 
 
+def even_cuts(size: int, every: int) -> tuple[Cut, ...]:
+    """Return the multiples of `every` in a file of `size` bytes, but for one that would leave less than half a part."""
+    return tuple(Cut(place, place) for place in range(every, size - every // 2, every))
+
+
 class Source(Stage):
     """A reader: one input file to RAW batches (see `curate.document`).
 
@@ -126,7 +131,7 @@ class Repair(Stage):
 
     @abstractmethod
     def repair(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return columns `text` (large_string) and `repairs` (list of string: what was done), same rows."""
+        """Return columns `text` (large_string) and `repairs` (map of string to int64: what was done, how often)."""
 
 
 class Step(Stage):

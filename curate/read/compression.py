@@ -155,9 +155,8 @@ class _Compressed:
             return _Gzip()
         return _Zstd(self._dictionary) if self._kind == "zstd" else _Lz4()
 
-    def chunks(self, data: bytes) -> Iterator[Chunk]:
-        """Yield the chunks of the file, of which `data` has been read."""
-        offset = 0  # of data[0] in the file
+    def chunks(self, data: bytes, offset: int = 0) -> Iterator[Chunk]:
+        """Yield the chunks of the file from `offset` on, of which `data` has been read."""
         while data or (data := self._file.read(FEED_BYTES)):
             if len(data) < 8:
                 data += self._file.read(FEED_BYTES)
@@ -266,18 +265,23 @@ class _Compressed:
         return bool(head) and (self._starts is None or self._starts(head))
 
 
-def read_chunks(file: IO[bytes], starts: Callable[[bytes], bool] | None = None) -> tuple[str, Iterator[Chunk]]:
+def read_chunks(
+    file: IO[bytes], starts: Callable[[bytes], bool] | None = None, at: int = 0
+) -> tuple[str, Iterator[Chunk]]:
     """Return the compression of a file and its plain bytes.
 
     Args:
         file: The stored bytes, at their start. Members behind a damaged one are found only if it is seekable.
         starts: Tells whether plain bytes begin a record. It keeps the search behind damage from taking a compressed
             payload inside the damaged member for a member.
+        at: Byte to start at instead, where a member begins that needs no dictionary; the file must be seekable.
     """
+    if at:
+        file.seek(at)
     head = file.read(FEED_BYTES)
     kind = compression_of(head)
     if kind != "plain":
-        return kind, _Compressed(file, "lz4" if _is_lz4(head) else kind, starts).chunks(head)
+        return kind, _Compressed(file, "lz4" if _is_lz4(head) else kind, starts).chunks(head, at)
 
     def plain() -> Iterator[Chunk]:
         data = head

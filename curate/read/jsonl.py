@@ -12,15 +12,16 @@ Only a line feed ends a record. What the format leaves open is settled here, for
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.read.compression import read_chunks, refusal
+from curate.read.compression import CHUNK_BYTES, ZSTD_DICTIONARY, Chunk, compression_of, read_chunks, refusal
 from curate.read.rows import MAX_RECORD_BYTES, Rows
-from curate.stage import Source
+from curate.stage import START, Cut, Source, even_cuts
 from curate.text.decoding import decode, without_surrogates
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n\x0b\x0c"
 MAX_NAMES = 20  # fields that a message names
+NUMBERED_BYTES = 64 << 20  # up to here a message names the line's number, behind that its byte alone: counting to it
+#                            would take reading all that comes before, and a range of a file does not
+HEAD_BYTES = 64 << 10
 
 
 class Jsonl(Source):
@@ -44,10 +48,12 @@ class Jsonl(Source):
         max_bytes: Longest line in bytes; a longer one is removed as `read.too_large`, in bounded memory.
 
     Offsets are bytes of the decompressed file; a damaged place counts as one byte, so that offsets stay distinct.
+    A line belongs to the part of the file where its first byte lies. A compressed file is cut between its members, if
+    it has several and none is damaged.
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "lz4", "resiliparse", "zstandard")
 
     text: str = "text"
@@ -60,18 +66,43 @@ class Jsonl(Source):
 
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
         """Yield the file's lines as RAW batches."""
+        return self._batches(split_lines(file, self.max_bytes), name, START)
+
+    def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
+        """Return the multiples of `every` in a plain file; in a compressed one, of its members the first behind each."""
+        del name
+        file.seek(0)
+        head = file.read(HEAD_BYTES)
+        if refusal(head):
+            return ()
+        if compression_of(head) == "plain":
+            return even_cuts(file.seek(0, 2), every)
+        file.seek(0)
+        return member_cuts(file, every)
+
+    def read_part(self, file: IO[bytes], name: str, start: Cut, stop: Cut | None) -> Iterator[pa.RecordBatch]:
+        """Yield the lines whose first byte is in [start.offset, stop.offset)."""
+        begin = start if start.offset >= NUMBERED_BYTES else START  # the lines before are passed over, and counted
+        file.seek(0)
+        lines = split_lines(file, self.max_bytes, begin, None if stop is None else stop.offset)
+        return self._batches(lines, name, start)
+
+    def _batches(self, lines: Iterator[Line], name: str, start: Cut) -> Iterator[pa.RecordBatch]:
         rows = Rows()
         number = 0
-        for line in split_lines(file, self.max_bytes):
+        for line in lines:
+            counts = not line.problem or line.rule == "read.too_large"
+            number += counts
+            if line.offset < start.offset:
+                continue
+            where = f", line {number if counts else number + 1}" if line.offset < NUMBERED_BYTES else ""
             if line.problem:
-                place = f"{name}, line {number + 1}, byte {line.offset}: "
-                rows.add(line.offset, rule=line.rule, detail=place + line.problem)
-                number += line.rule == "read.too_large"
+                rows.add(line.offset, rule=line.rule, detail=f"{name}{where}, byte {line.offset}: {line.problem}")
             else:
-                number += 1
                 data = line.data.removeprefix(BOM)
                 if data.strip(BLANK):
-                    self._add(rows, line.offset, data, line.ended, f"{name}, line {number}")
+                    place = name + (where or f", byte {line.offset}")
+                    self._add(rows, line.offset, data, line.ended, place)
             if rows.full:
                 yield rows.flush()
         if len(rows):
@@ -138,20 +169,30 @@ class Line:
         self.problem = problem
 
 
-def split_lines(file: IO[bytes], max_bytes: int) -> Iterator[Line]:
-    """Yield the lines of a possibly compressed file; memory is bounded by `max_bytes` and a chunk."""
-    _, chunks = read_chunks(file)
-    position = start = 0  # of the next byte, and of the line's first byte
+def split_lines(file: IO[bytes], max_bytes: int, start: Cut = START, stop: int | None = None) -> Iterator[Line]:
+    """Yield the lines of a possibly compressed file; memory is bounded by `max_bytes` and a chunk.
+
+    Args:
+        file: The stored bytes, at their start; seekable if `start` is another.
+        max_bytes: Longest line.
+        start: A line that begins before it is left out: START, or a cut as `Jsonl.cuts` gives it, which in a
+            compressed file lies one byte behind the start of a member.
+        stop: The first line that begins at this byte or later ends the reading.
+    """
+    position, chunks = _from_first_line(file, start, stop)
+    line_start = position
     pending: list[bytes] = []
     size = 0
-    first = True
+    first = start == START
     for chunk in chunks:
+        if stop is not None and line_start >= stop:
+            return
         if chunk.problem:
             rule = "read.truncated" if chunk.at_end else "read.bad_record"
             lost = f"; the line cut there ({size} bytes) is dropped" if size else ""
-            yield Line(start, rule=rule, problem=chunk.problem + lost)
+            yield Line(line_start, rule=rule, problem=chunk.problem + lost)
             position += 1
-            pending, size, start = [], 0, position
+            pending, size, line_start = [], 0, position
             continue
         data = chunk.data
         if first:
@@ -163,12 +204,14 @@ def split_lines(file: IO[bytes], max_bytes: int) -> Iterator[Line]:
         while (end := data.find(b"\n", begin)) >= 0:
             size += end - begin
             if size > max_bytes:
-                yield Line(start, rule="read.too_large", problem=_too_large(size, max_bytes))
+                yield Line(line_start, rule="read.too_large", problem=_too_large(size, max_bytes))
             else:
                 pending.append(data[begin:end])
-                yield Line(start, b"".join(pending))
+                yield Line(line_start, b"".join(pending))
             begin = end + 1
-            pending, size, start = [], 0, position + begin
+            pending, size, line_start = [], 0, position + begin
+            if stop is not None and line_start >= stop:
+                return
         size += len(data) - begin
         if size > max_bytes:
             pending = []
@@ -176,9 +219,58 @@ def split_lines(file: IO[bytes], max_bytes: int) -> Iterator[Line]:
             pending.append(data[begin:])
         position += len(data)
     if size > max_bytes:
-        yield Line(start, rule="read.too_large", problem=_too_large(size, max_bytes))
+        yield Line(line_start, rule="read.too_large", problem=_too_large(size, max_bytes))
     elif size:
-        yield Line(start, b"".join(pending), ended=False)
+        yield Line(line_start, b"".join(pending), ended=False)
+
+
+def _from_first_line(file: IO[bytes], start: Cut, stop: int | None) -> tuple[int, Iterator[Chunk]]:
+    """Return the offset of the first line that begins at `start` or behind it, and the plain bytes from there."""
+    if start == START:
+        return 0, read_chunks(file)[1]
+    position = start.offset - 1  # whether a line begins at `start` is told by the byte before
+    if start.byte != start.offset:
+        _, chunks = read_chunks(file, at=start.byte)
+    else:
+        file.seek(position)
+        chunks = (Chunk(data, 0) for data in iter(lambda: file.read(CHUNK_BYTES), b""))
+    for chunk in chunks:
+        place = chunk.data.find(b"\n") + 1
+        if place:
+            return position + place, itertools.chain([Chunk(chunk.data[place:], chunk.member)], chunks)
+        position += len(chunk.data)
+        if stop is not None and position >= stop:  # one line reaches across all of the part
+            break
+    return position, iter(())
+
+
+def member_cuts(file: IO[bytes], every: int) -> tuple[Cut, ...]:
+    """Return cuts at the first member of a compressed file behind each multiple of `every` stored bytes.
+
+    It is decompressed for that, to learn where its plain bytes lie, but for a file whose first member is longer than
+    `every`. Nothing is returned where a member is damaged: what it gives is found out by reading on, not from behind.
+
+    Returns:
+        Cuts whose offset is one more than that of the member's first plain byte, as the lines of a part are those
+        behind the first line feed that it holds. The two numbers of a cut differ: that tells it from a plain file's.
+    """
+    if file.read(len(ZSTD_DICTIONARY)) == ZSTD_DICTIONARY:  # every member needs what stands there
+        return ()
+    file.seek(0)
+    cuts: list[Cut] = []
+    position, member = 0, 0
+    for chunk in read_chunks(file)[1]:
+        if chunk.problem:
+            return ()
+        if chunk.member != member:
+            member = chunk.member
+            if member >= (cuts[-1].byte if cuts else 0) // every * every + every and position + 1 != member:
+                cuts.append(Cut(position + 1, member))
+        position += len(chunk.data)
+        if not member and file.tell() > every + HEAD_BYTES:
+            return ()
+    size = file.seek(0, 2)
+    return tuple(cut for cut in cuts if size - cut.byte >= every // 2)
 
 
 def _too_large(size: int, max_bytes: int) -> str:

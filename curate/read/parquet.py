@@ -13,7 +13,7 @@ from pydantic import Field
 
 from curate.read.rows import MAX_BYTES, MAX_RECORD_BYTES, MAX_ROWS, Rows
 from curate.read.values import UNREADABLE, is_text, plain, to_values
-from curate.stage import Source
+from curate.stage import START, Cut, Source
 from curate.text.decoding import decode, without_surrogates
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Parquet(Source):
 
     Offsets are row numbers in the file. A text that is not UTF-8 is decoded by `curate.text.decoding`, and the
     metadata says so under `decoded`. A row group that cannot be decoded costs its rows, each removed by name.
+    A file is cut between row groups.
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
@@ -55,26 +56,46 @@ class Parquet(Source):
 
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
         """Yield the file's rows as RAW batches. The file must be seekable: Parquet keeps its index at the end."""
+        return self.read_part(file, name, START, None)
+
+    def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
+        """Return of the row groups the first behind each `every` stored bytes. Only the file's index is read."""
+        import pyarrow as pa
+
+        del name
+        try:
+            metadata = _open(file).metadata
+        except (pa.ArrowException, OSError):
+            return ()  # reading says what is wrong
+        cuts: list[Cut] = []
+        row = size = 0
+        for group in range(metadata.num_row_groups):
+            facts = metadata.row_group(group)
+            if row > (cuts[-1].offset if cuts else 0) and size >= every:
+                cuts.append(Cut(row, _first_byte(facts)))
+                size = 0
+            row += facts.num_rows
+            size += sum(facts.column(column).total_compressed_size for column in range(facts.num_columns))
+        if cuts and (size < every // 2 or cuts[-1].offset == row):
+            del cuts[-1]  # a last part too small to stand alone
+        places = [0, *(cut.byte for cut in cuts)]
+        return tuple(cuts) if places == sorted(set(places)) else ()
+
+    def read_part(self, file: IO[bytes], name: str, start: Cut, stop: Cut | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the row groups between two cuts."""
         rows = Rows()
-        for offset, values in self._rows(file, name):
+        for offset, values in self._rows(file, name, start.offset, None if stop is None else stop.offset):
             rows.add(offset, **values)
             if rows.full:
                 yield rows.flush()
         if len(rows):
             yield rows.flush()
 
-    def _rows(self, file: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _rows(self, file: IO[bytes], name: str, start: int, stop: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            parquet = pq.ParquetFile(
-                pa.PythonFile(file, mode="r"),
-                buffer_size=BUFFER_BYTES,
-                pre_buffer=False,
-                coerce_int96_timestamp_unit="us",  # as nanoseconds, dates after 2262 would silently become others
-                page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
-            )
+            parquet = _open(file)
         except (pa.ArrowException, OSError) as error:
             file.seek(0)
             started = file.read(4) == b"PAR1"
@@ -88,7 +109,12 @@ class Parquet(Source):
         holds_text = [is_text(column.type) for column in schema if column.name == field]  # of one name, the last counts
         first = 0
         for group in range(parquet.num_row_groups):
+            if stop is not None and first >= stop:
+                return
             num_rows = parquet.metadata.row_group(group).num_rows
+            if first < start:
+                first += num_rows
+                continue
             done = 0
             try:
                 for batch in self._batches(parquet, group, columns):
@@ -160,6 +186,30 @@ class Parquet(Source):
         if metadata:
             values["metadata"] = json.dumps(without_surrogates(metadata), ensure_ascii=False, separators=(",", ":"))
         return values
+
+
+def _open(file: IO[bytes]) -> pq.ParquetFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(
+        pa.PythonFile(file, mode="r"),
+        buffer_size=BUFFER_BYTES,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit="us",  # as nanoseconds, dates after 2262 would silently become others
+        page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
+    )
+
+
+def _first_byte(group: pq.RowGroupMetaData) -> int:
+    """Return where a row group's first page stands in the file."""
+    places = []
+    for number in range(group.num_columns):
+        column = group.column(number)
+        places.append(column.data_page_offset)
+        if column.has_dictionary_page and column.dictionary_page_offset is not None:
+            places.append(column.dictionary_page_offset)
+    return min(places, default=0)
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
