@@ -35,6 +35,7 @@ from curate.read.warc import Warc
 from curate.refusal import fields, nearest, refusals, shown, unknown_key, wanted_mapping
 from curate.rewrite.pii import Pii
 from curate.stage import Extractor, Repair, Rule, Settings, Source, Step
+from curate.stated import Stated
 from curate.tokens.tokenizer import TokenizerSettings
 from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
 
@@ -114,6 +115,7 @@ class SourceRecipe:
     repair: Repair | None
     repair_kind: str | None
     steps: tuple[StepBlock, ...]
+    stated: Stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ class Recipe:
             if source.repair is not None:
                 block["repair"] = {"kind": source.repair_kind, **_plain(source.repair)}
             block["steps"] = [_step_values(step) for step in source.steps]
+            block |= source.stated.values()
             values["sources"][source.name] = block
         for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train"):
             section = getattr(self, name)
@@ -390,7 +393,7 @@ class _Loader:
 
     def _source(self, name: str, block: Any) -> SourceRecipe | None:
         key: Key = ("sources", name)
-        known = ("read", "gate", "extract", "repair", "steps")
+        known = ("read", "gate", "extract", "repair", "steps", *fields(Stated))
         if not isinstance(block, Mapping) or "read" not in block:
             self.problem(key, "needs `read`, such as read: {kind: jsonl, paths: data/*.jsonl}.")
             return None
@@ -402,12 +405,15 @@ class _Loader:
         repair_kind, repair = self._kind((*key, "repair"), block.get("repair"), REPAIRS)
         gate = self._build(Gate, block.get("gate"), (*key, "gate"))
         steps = self._steps((*key, "steps"), block.get("steps"))
+        stated = self._build(Stated, {name: block[name] for name in fields(Stated) if name in block}, key)
         needs_html = kind == "warc" or getattr(reader, "html", None) is not None
         if needs_html and "extract" not in block:
             self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: trafilatura}.")
-        if reader is None or gate is None:
+        if reader is None or gate is None or stated is None:
             return None
-        return SourceRecipe(name, kind, paths, reader, gate, extractor, extractor_kind, repair, repair_kind, steps)
+        return SourceRecipe(
+            name, kind, paths, reader, gate, extractor, extractor_kind, repair, repair_kind, steps, stated
+        )
 
     def _reader(self, key: Key, value: Any) -> tuple[str, tuple[str, ...], Source | None]:
         if not isinstance(value, Mapping):

@@ -65,7 +65,8 @@ CORE = (
     "curate.tokens.shard",
     "curate.tokens.order",
 )
-FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "tokenizer", "write")
+FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
+FAMILIES += ("tokenizer", "write")
 BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
 
 # A module that stands in no room fails the test: say here where it belongs, and what it may know.
@@ -80,6 +81,7 @@ ROOMS = (
     Room("gate", ("curate.gate", "curate.optout", "curate.removal"), sees=("core", "text")),
     Room("dedup", ("curate.dedup.*",), sees=("core", "text")),
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
+    Room("stated", ("curate.stated",), sees=("core",)),
     Room("mix", ("curate.mix",), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),

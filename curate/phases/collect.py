@@ -28,6 +28,7 @@ from curate.pipeline import (
     text_bytes,
 )
 from curate.plan import TaskContext
+from curate.stated import Stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Collected:
         blocks: Steps up to the last revision.
         finals: Steps marked `at: collect`.
         language: Result key of the last block that measures `language`, or None.
+        stated: What the recipe states about the source.
     """
 
     source: str
@@ -55,6 +57,7 @@ class Collected:
     blocks: tuple[Block, ...]
     finals: tuple[Block, ...]
     language: str | None
+    stated: Stated
 
 
 def collect_shard(context: TaskContext, key: str, settings: Collected) -> None:
@@ -195,7 +198,7 @@ def _decide(
         final = _final_text(context, settings, batch, gone, cuts, measured)
         keep = [row for row, name in enumerate(ids) if name not in gone]
         kept = final.take(pa.array(keep, pa.int64()))
-        documents.write(_curated(kept, about, settings.source))
+        documents.write(_curated(kept, about, settings))
         edits.write_rows([cut for row in keep for cut in cuts.get(ids[row], ())])
         after = text_bytes(kept["text"])
         ledger.kept += len(keep)
@@ -250,7 +253,7 @@ def _final_text(
     return replace_text(batch, pa.array(texts, pa.large_string()))
 
 
-def _curated(kept: pa.RecordBatch, about: _Batch, source: str) -> pa.RecordBatch:
+def _curated(kept: pa.RecordBatch, about: _Batch, settings: Collected) -> pa.RecordBatch:
     names, declared = kept["id"].to_pylist(), kept["language"].to_pylist()
     languages = [about.languages.get(name) or own for name, own in zip(names, declared, strict=True)]
     choices = [about.choices.get(name) for name in names]
@@ -258,7 +261,8 @@ def _curated(kept: pa.RecordBatch, about: _Batch, source: str) -> pa.RecordBatch
         "language": pa.array(languages, pa.string()),
         "split": pa.array([choice["split"] if choice else "train" for choice in choices], pa.string()),
         "cluster_size": pa.array([choice["cluster_size"] if choice else 1 for choice in choices], pa.int32()),
-        "source": pa.array([source] * kept.num_rows, pa.string()),
+        "source": pa.array([settings.source] * kept.num_rows, pa.string()),
+        "metadata": settings.stated.add(kept["metadata"]),
     }
     arrays = [columns[name] if name in columns else kept[name] for name in CURATED.names]
     return pa.RecordBatch.from_arrays(arrays, schema=CURATED)

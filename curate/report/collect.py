@@ -177,13 +177,24 @@ def tokens(run: RunFolder, source: str) -> dict[str, Any] | None:
 
 
 def inputs(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the input files of a source: count, bytes, and the first of them with their digests."""
+    """Return the input files of a source: count, bytes, the first of them with their digests, and what the recipe states."""
     files = list(entry.get("files", []))
     return {
         "num_files": len(files),
         "bytes": sum(int(file.get("bytes") or 0) for file in files),
         "files": files[:MAX_FILES],
+        "licence": entry.get("licence"),
+        "provenance": entry.get("provenance"),
+        "removal_lists": _removal_lists(entry.get("remove") or {}),
     }
+
+
+def _removal_lists(lists: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each removal list of a source: of what, how many distinct entries, from which files."""
+    return [
+        {"of": name, "entries": one.get("distinct"), "files": [file["path"] for file in one["files"]][:MAX_FILES]}
+        for name, one in lists.items()
+    ]
 
 
 def timings(run: RunFolder) -> dict[str, Any]:
