@@ -17,19 +17,36 @@ class Ftfy(Repair):
     direction marks, and entities in plain text.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("ftfy",)
 
     def repair(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return columns `text` (large_string) and `repairs` (list of `curate.text.unicode.REPAIRS`), same rows.
+        """Return columns `text` (large_string) and `repairs` (map: `curate.text.unicode.REPAIRS` to count), same rows.
 
-        Both are null where `text` is null.
+        Both are null where `text` is null. Texts that are right stay in their Arrow buffer and are never Python
+        strings.
         """
+        import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
+        from curate.text.scan import scan_texts
         from curate.text.unicode import repair
 
-        results = [None if text is None else repair(text) for text in batch.column("text").to_pylist()]
-        texts = pa.array([None if result is None else result[0] for result in results], pa.large_string())
-        repairs = pa.array([None if result is None else list(result[1]) for result in results], pa.list_(pa.string()))
-        return pa.RecordBatch.from_arrays([texts, repairs], names=["text", "repairs"])
+        texts = batch.column("text").cast(pa.large_string())
+        _, ends, data = texts.buffers()
+        repairs: list[dict[str, int] | None] = [{} if valid else None for valid in texts.is_valid().to_pylist()]
+        if data is not None and ends is not None and len(texts):
+            offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            suspect = scan_texts(np.frombuffer(data, np.uint8), offsets) != 0
+            changed = []
+            for row in np.flatnonzero(suspect).tolist():
+                text = texts[row].as_py()
+                new, repairs[row] = (None, None) if text is None else repair(text)
+                changed.append(new)
+            if changed:
+                texts = pc.replace_with_mask(texts, pa.array(suspect), pa.array(changed, pa.large_string()))
+        counts = [None if made is None else list(made.items()) for made in repairs]
+        return pa.RecordBatch.from_arrays(
+            [texts, pa.array(counts, pa.map_(pa.string(), pa.int64()))], names=["text", "repairs"]
+        )

@@ -16,54 +16,69 @@ TERMINAL_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\
 # (U+206A-206F), interlinear annotation (U+FFF9-FFFB), byte order mark, noncharacters. Joiners (U+200C, U+200D) and
 # direction marks (U+200E, U+200F, U+202A-202E, U+2066-2069) carry meaning and stay.
 CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u206a-\u206f\ufff9-\ufffb\ufeff\ufdd0-\ufdef\ufffe\uffff]")
-C1 = re.compile("[\x80-\x9f]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LINE_END = re.compile("\r\n?|\x0c")  # a form feed ends a line and a page
 
+# What is counted: surrogates in UTF-16 units or pairs, codes, lines, line ends, characters, lines.
 REPAIRS = ("surrogates", "terminal_codes", "mojibake", "line_ends", "controls", "nfc")
 
 
-def repair(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the repaired text, and which of `REPAIRS` changed it.
+def repair(text: str) -> tuple[str, dict[str, int]]:
+    """Return the repaired text, and how often each of `REPAIRS` was made; those that were not are left out.
 
     Mojibake is found and undone line by line, so that one broken line does not keep its neighbours from being read as
-    what they are.
+    what they are. Once other line ends, surrogates and terminal codes are gone, `ftfy.fix_text(text, ftfy_config())`
+    and the removal of controls take turns until nothing is left to do; only lines that ftfy would change, or might,
+    are given to it.
     """
-    repairs: list[str] = []
-
-    def note(kind: str, new: str) -> str:
-        if new != text:
-            repairs.append(kind)
-        return new
-
-    text = note("line_ends", LINE_END.sub("\n", text))
+    counts = dict.fromkeys(REPAIRS, 0)
+    if "\r" in text or "\x0c" in text:
+        text, counts["line_ends"] = LINE_END.subn("\n", text)
+    if not text.isascii():
+        text, counts["surrogates"] = _without_surrogates(text)
+    if "\x1b" in text:
+        text, counts["terminal_codes"] = TERMINAL_CODE.subn("", text)
     if text.isascii():
-        text = note("terminal_codes", TERMINAL_CODE.sub("", text))
-        text = note("controls", CONTROL.sub("", text))
-        return text, _ordered(repairs)
-    text = note("surrogates", _without_surrogates(text))
-    text = note("terminal_codes", TERMINAL_CODE.sub("", text))
-    text = note("mojibake", C1.sub(_from_cp1252, "\n".join(_fix_line(line) for line in text.split("\n"))))
-    text = note("controls", CONTROL.sub("", text))
-    text = note("nfc", unicodedata.normalize("NFC", text))
-    return text, _ordered(repairs)
+        text, counts["controls"] = CONTROL.subn("", text)
+    else:
+        text, num_controls = _repair_lines(text, counts)
+        while num_controls:  # what a control kept apart is seen together now
+            counts["controls"] += num_controls
+            text, num_controls = _repair_lines(text, counts)
+    return text, {kind: count for kind, count in counts.items() if count}
 
 
-def _ordered(repairs: list[str]) -> tuple[str, ...]:
-    return tuple(kind for kind in REPAIRS if kind in repairs)
-
-
-def _fix_line(line: str) -> str:
-    if line.isascii():
-        return line
+def _repair_lines(text: str, counts: dict[str, int]) -> tuple[str, int]:
+    """Return the text with suspect lines as ftfy leaves them and without controls, and how many these were."""
     import ftfy
+    import numpy as np
 
-    return str(ftfy.fix_encoding(line, _config()))
+    from curate.text.scan import BAD, HAS_CONTROL, suspect_lines
+
+    data = text.encode("utf-8")
+    flags, lines = suspect_lines(np.frombuffer(data, np.uint8))
+    pieces, done, may_hold_controls = [], 0, bool(flags & HAS_CONTROL)
+    for start, end, why in lines.tolist():
+        line = data[start:end].decode("utf-8")
+        if not why & BAD and unicodedata.is_normalized("NFC", line):
+            continue
+        fixed = str(ftfy.fix_text(line, ftfy_config()))
+        if fixed == line:
+            continue
+        normal = unicodedata.normalize("NFC", line)
+        counts["mojibake"] += fixed != normal
+        counts["nfc"] += normal != line
+        pieces += [data[done:start].decode("utf-8"), fixed]
+        done, may_hold_controls = end, may_hold_controls or CONTROL.search(fixed) is not None
+    if pieces:
+        text = "".join([*pieces, data[done:].decode("utf-8")])
+    return CONTROL.subn("", text) if may_hold_controls else (text, 0)
 
 
 @lru_cache(maxsize=1)
-def _config() -> Any:
+def ftfy_config() -> Any:
+    """Return the settings under which ftfy undoes mojibake and normalises to NFC, and does nothing else."""
     import ftfy
 
     return ftfy.TextFixerConfig(
@@ -72,21 +87,17 @@ def _config() -> Any:
         fix_latin_ligatures=False,
         fix_character_width=False,
         uncurl_quotes=False,
-        fix_c1_controls=False,
         fix_line_breaks=False,
         remove_control_chars=False,
-        normalization=None,
+        normalization="NFC",
         explain=False,
     )
 
 
-def _from_cp1252(match: re.Match[str]) -> str:
-    return match[0].encode("latin-1").decode("cp1252", "ignore") or match[0]
-
-
-def _without_surrogates(text: str) -> str:
-    """Join surrogate pairs, as UTF-16 would; half a pair becomes U+FFFD."""
+def _without_surrogates(text: str) -> tuple[str, int]:
+    """Join surrogate pairs, as UTF-16 would; half a pair becomes U+FFFD. Return also how many there were."""
     if not SURROGATE.search(text):
-        return text
-    text = SURROGATE_PAIR.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
-    return SURROGATE.sub("\ufffd", text)
+        return text, 0
+    text, pairs = SURROGATE_PAIR.subn(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+    text, halves = SURROGATE.subn("\ufffd", text)
+    return text, pairs + halves
