@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
-from curate.errors import Problem, RecipeError, StageError
+from curate.errors import StageError
 from curate.expression import expression_columns
-from curate.inputs import InputFile, fixed_shards, is_remote
+from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
-from curate.sources import benchmark_names, demo_path, input_facts, resolve_paths
+from curate.sources import benchmark_names, demo_path, input_facts, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone
@@ -41,7 +42,7 @@ class Shard:
 
     source: SourceRecipe
     number: int
-    files: tuple[InputFile, ...]
+    parts: tuple[Part, ...]
     extracted: str = ""
     blocks: tuple[Block, ...] = ()
     finals: tuple[Block, ...] = ()
@@ -139,24 +140,23 @@ class Curation:
 
         arrow = importlib.metadata.version("pyarrow")  # it writes every file, and its version shows in the bytes
         tasks = []
-        for source in self.recipe.sources:
-            key = f"sources.{source.name}.read.paths"
-            files = resolve_paths(source.paths, self.recipe, self.cache, key)
-            self._refuse_own(files, key)
-            self.inputs[source.name] = {"files": [input_facts(file) for file in files]}
-            sizes = tuple(file.bytes for file in files)
-            whole = self.limit is not None  # counting to a limit across shards needs one reader
-            groups = (tuple(range(len(files))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
+        for source, parts in zip(self.recipe.sources, self._parts(), strict=True):
+            lists = self._removal_lists(source)
+            self.inputs[source.name] |= {**source.stated.values(), **lists[1]}
+            sizes = tuple(part.bytes for part in parts)
+            whole = self.limit is not None
+            groups = (tuple(range(len(parts))),) if whole else fixed_shards(sizes, SHARD_BYTES, SHARD_FILES)
             for number, group in enumerate(groups):
-                shard = Shard(source, number, tuple(files[index] for index in group))
+                shard = Shard(source, number, tuple(parts[index] for index in group))
                 keys = {"extractor": stage_key(source.extractor), "repair": stage_key(source.repair)}
                 shard.extracted = self.key(
                     "extract",
                     source=source.name,
                     reader=stage_key(source.reader),
-                    gate=stage_key(source.gate),
+                    gate=stage_key(source.gate.without_lists()),
+                    lists=lists[0],
                     **keys,
-                    files=[(file.pattern, file.path, file.digest) for file in shard.files],
+                    files=[part.identity() for part in shard.parts],
                     limit=self.limit,
                     sample=None if self.sample is None else (self.sample, self.recipe.seed),
                     arrow=arrow,
@@ -172,8 +172,9 @@ class Curation:
                     self.limit,
                     self.sample,
                     self.recipe.seed,
+                    lists[0],
                 )
-                arguments = (shard.extracted, settings, shard.files)
+                arguments = (shard.extracted, settings, shard.parts)
                 tasks.append(Task("extract", source.name, shard.name, (shard.extracted,), extract_shard, arguments))
                 self.shards.append(shard)
         self.perform("extract", tasks)
@@ -194,7 +195,8 @@ class Curation:
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
         self._truth()
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
-        self._unreadable()
+        self.account.warn_unreadable()
+        self._unlisted()
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
         if len(self.account.warnings) > _SHOWN:
@@ -203,24 +205,36 @@ class Curation:
             )
         return self._documents("read", sum(ledger.read for ledger in self.account.ledgers.values()))
 
-    def _refuse_own(self, files: Sequence[InputFile], key: str) -> None:
-        """Refuse inputs that lie in the run folder or among the cache's results: a run must not read what runs write."""
-        for own in (self.output.resolve(), (self.cache.root / "entries").resolve()):
-            inside = [file.url for file in files if not is_remote(file.url) and own in Path(file.url).resolve().parents]
-            if inside:
-                message = f"{inside[0]} lies in {own}, which runs write. Choose another --output or --cache, or narrower paths."
-                raise RecipeError((Problem(key, message, None, self.recipe.places.get(key, "")),))
+    def _parts(self) -> list[list[Part]]:
+        """Return the input files of each source, the large ones in parts; with a limit whole, as one reader counts to it."""
+        from curate.phases.parts import PART_BYTES, divide
 
-    def _unreadable(self) -> None:
-        """Warn of a source of which nothing could be read: most likely the recipe means another kind or column."""
-        for name, ledger in self.account.ledgers.items():
-            lost = ledger.removed.get("read", {})
-            if ledger.read and sum(lost.values()) == ledger.read:
-                rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(lost.items()))
-                self.account.warnings.insert(
-                    0,
-                    f"{name}: NOT ONE of {ledger.read:,} records could be read ({rules}). Check `read` of this source.",
+        found = list_sources(self.recipe, self.cache, (self.output, self.cache.root / "entries"))
+        self.inputs |= {name: {"files": [input_facts(file) for file in files]} for name, _, files in found}
+        perform = functools.partial(self.perform, "extract")
+        return divide(found, self.cache, perform, every=None if self.limit is not None else PART_BYTES)
+
+    def _removal_lists(self, source: SourceRecipe) -> tuple[str | None, dict[str, Any]]:
+        """Compile the removal lists of a source; return their key and what the manifest says of them, if there are any."""
+        task, facts = removal_task(source, self.recipe, self.cache)
+        if task is None:
+            return None, {}
+        self.perform("extract", [task])
+        for name, count in self.entry(task.keys[0]).counts.items():
+            facts[name]["distinct"] = count
+            if not count:
+                self.account.warnings.append(
+                    f"{source.name}: the list gate.remove.{name} is empty: it removes nothing."
                 )
+        return task.keys[0], {"remove": facts}
+
+    def _unlisted(self) -> None:
+        """Warn of a list of addresses that can remove nothing, as no document states one."""
+        for name, ledger in self.account.ledgers.items():
+            counts = [self.entry(shard.extracted).counts for shard in self.shards if shard.source.name == name]
+            if ledger.read and sum(count["without_url"] for count in counts) == ledger.read:
+                text = f"{name}: no document has an address, so gate.remove.urls removes none. Check `url` of `read`."
+                self.account.warnings.append(text)
 
     def _truth(self) -> None:
         """Keep the demo corpus's truth table in the run folder: the report compares it with what was decided."""
@@ -607,6 +621,7 @@ class Curation:
                 blocks=shard.blocks,
                 finals=shard.finals,
                 language=languages[-1] if languages else None,
+                stated=shard.source.stated,
             )
             shard.collected = self.key(
                 "collect",
@@ -618,6 +633,7 @@ class Curation:
                 near=near,
                 finals=[(block.name, block.stage_key) for block in shard.finals],
                 language=settings.language,
+                stated=stage_key(settings.stated),
             )
             arguments = (shard.collected, settings)
             tasks.append(Task("collect", shard.source.name, shard.name, (shard.collected,), collect_shard, arguments))

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.cache import Cache
+from curate.cache import Cache, key_of
 from curate.errors import InputError, Problem, RecipeError
+from curate.gate import Gate
 from curate.inputs import InputFile, expand_variables, is_remote, list_inputs
-from curate.recipe import Recipe
+from curate.plan import Task
+from curate.recipe import Recipe, SourceRecipe
+from curate.stage import Source
 
 
 def resolve_paths(paths: Sequence[str], recipe: Recipe, cache: Cache, key: str) -> list[InputFile]:
@@ -23,6 +26,32 @@ def resolve_paths(paths: Sequence[str], recipe: Recipe, cache: Cache, key: str) 
         return list_inputs(expanded, recipe.base, cache)
     except InputError as error:
         raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
+
+
+def refuse_own(files: Sequence[InputFile], key: str, recipe: Recipe, folders: Sequence[Path]) -> None:
+    """Refuse inputs that lie in the run folder or among the cache's results: a run must not read what runs write."""
+    for own in (folder.resolve() for folder in folders):
+        inside = [file.url for file in files if not is_remote(file.url) and own in Path(file.url).resolve().parents]
+        if inside:
+            message = (
+                f"{inside[0]} lies in {own}, which runs write. Choose another --output or --cache, or narrower paths."
+            )
+            raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
+
+
+def list_sources(recipe: Recipe, cache: Cache, own: Sequence[Path]) -> list[tuple[str, Source, list[InputFile]]]:
+    """Return name, reader and input files of each source of a recipe.
+
+    Raises:
+        RecipeError: If a path matches nothing, or a file that lies in one of the folders `own`, which runs write.
+    """
+    found = []
+    for source in recipe.sources:
+        key = f"sources.{source.name}.read.paths"
+        files = resolve_paths(source.paths, recipe, cache, key)
+        refuse_own(files, key, recipe, own)
+        found.append((source.name, source.reader, files))
+    return found
 
 
 def demo_path(path: str, cache: Cache) -> str:
@@ -47,3 +76,35 @@ def benchmark_names(files: Sequence[InputFile]) -> list[str]:
     for name, file in zip(short, files, strict=True):
         names.append(name if short.count(name) == 1 else file.path if paths.count(file.path) == 1 else file.url)
     return names
+
+
+def removal_task(source: SourceRecipe, recipe: Recipe, cache: Cache) -> tuple[Task | None, dict[str, Any]]:
+    """Return the task that compiles the removal lists of a source, None without any, and what the manifest says of them.
+
+    Raises:
+        RecipeError: If a list's file is not there, or an entry of the recipe is the name of a file.
+    """
+    from curate.phases.removal import ListInputs, compile_lists
+
+    found: dict[str, ListInputs] = {}
+    facts: dict[str, Any] = {}
+    for name in ("ids", "urls"):
+        listed = getattr(source.gate.remove, name)
+        if listed is None:
+            continue
+        key = f"sources.{source.name}.gate.remove.{name}"
+        for entry in listed.entries:
+            if (recipe.base / entry).is_file():
+                message = f"{entry!r} is a file, where a list holds the entries themselves. Write {{files: [{entry}]}}."
+                raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
+        files = resolve_paths(listed.files, recipe, cache, key) if listed.files else []
+        found[name] = ListInputs(tuple(files), listed.entries)
+        facts[name] = {"files": [input_facts(file) for file in files], "entries": len(listed.entries)}
+    if not found:
+        return None, {}
+    content = {name: [sorted(file.digest for file in one.files), sorted(one.entries)] for name, one in found.items()}
+    key = key_of(phase="extract", gate=Gate.version, lists=content)
+    task = Task(
+        "extract", source.name, "removal lists", (key,), compile_lists, (key, found.get("ids"), found.get("urls"))
+    )
+    return task, facts

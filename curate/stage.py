@@ -70,7 +70,7 @@ START = Cut(0, 0)  # of a file
 
 
 def even_cuts(size: int, every: int) -> tuple[Cut, ...]:
-    """Return the multiples of `every` in a file of `size` bytes, but for one that would leave less than half a part."""
+    """Return the multiples of `every` in a file of `size` bytes, but for one that leaves no more than half a part."""
     return tuple(Cut(place, place) for place in range(every, size - every // 2, every))
 
 

@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from curate.document import EXTRACTED, REMOVED_EARLY
 from curate.errors import CurateError, InputError, StageError
 from curate.gate import Gate
-from curate.inputs import InputFile, fetch, is_remote, open_input
+from curate.inputs import InputFile, Part, is_remote, open_part
 from curate.ledger import balance
+from curate.phases.removal import open_lists
 from curate.pipeline import SIZES, Call, Failure, ParquetFile, guarded, removal, replace_text, rows_written, text_bytes
 from curate.plan import TaskContext
+from curate.remote import NotInRanges
 from curate.stage import Extractor, Repair, Source
 from curate.text.hashing import choice_hash, document_id
 
@@ -37,6 +39,7 @@ class ExtractSettings:
         limit: Documents to read at most from the shard, or None.
         sample: Share of the documents that is read at all, drawn by (seed, id), or None.
         seed: Of the recipe.
+        lists: Key of the compiled lists of `gate.remove`, or None.
     """
 
     source: str
@@ -49,6 +52,7 @@ class ExtractSettings:
     limit: int | None
     sample: float | None
     seed: int
+    lists: str | None = None
 
 
 @dataclass(slots=True)
@@ -56,13 +60,15 @@ class _Counts:
     read: int = 0
     bytes_read: int = 0
     payload: int = 0
+    without_url: int = 0  # counted where addresses are listed
     skipped: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
-    repairs: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)  # made, over all documents
+    repaired: Counter[str] = field(default_factory=Counter)  # documents in which one was made
     warnings: list[str] = field(default_factory=list)
 
 
-def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, files: Sequence[InputFile]) -> None:
+def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, parts: Sequence[Part]) -> None:
     """Write result `key`: extracted.parquet (EXTRACTED), removed.parquet (REMOVED_EARLY), sizes.parquet, and counts."""
     counts = _Counts()
     with context.writing(key) as output:
@@ -72,27 +78,29 @@ def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, fil
             ParquetFile(removed_path, REMOVED_EARLY) as removed,
             ParquetFile(output.path("sizes.parquet"), SIZES) as sizes,
         ):
-            for file in files:
+            for part in parts:
                 if settings.limit is not None and counts.read >= settings.limit:
                     break
-                for batch in _records(context, settings, file):
-                    good, bad = _process(context, settings, file, batch, counts)
+                for batch in _records(context, settings, part):
+                    good, bad = _process(context, settings, part.file, batch, counts)
                     removed.write_rows(bad)
                     extracted.write(good)
                     sizes.write(pa.record_batch([good["id"], pa.array(text_bytes(good["text"]))], schema=SIZES))
                     if settings.limit is not None and counts.read >= settings.limit:
                         break
-                _unchanged(context, file)
+                _unchanged(context, part.file)
         written = {"extracted": rows_written(extracted_path), "removed": rows_written(removed_path)}
-        balance(settings.source, "extract", "documents", counts.read, written, files[0].path if files else "")
+        balance(settings.source, "extract", "documents", counts.read, written, parts[0].file.path if parts else "")
         output.counts |= {
             "read": counts.read,
             "extracted": written["extracted"],
             "bytes_read": counts.bytes_read,
             "payload": counts.payload,
+            "without_url": counts.without_url,
             "skipped": dict(sorted(counts.skipped.items())),
             "removed": dict(sorted(counts.removed.items())),
             "repairs": dict(sorted(counts.repairs.items())),
+            "repaired": dict(sorted(counts.repaired.items())),
             "warnings": counts.warnings,
         }
 
@@ -103,19 +111,24 @@ def _unchanged(context: TaskContext, file: InputFile) -> None:
         raise InputError(file.url, "it changed while it was read.", "Let its writer finish, then run again.")
 
 
-def _records(context: TaskContext, settings: ExtractSettings, file: InputFile) -> Iterator[pa.RecordBatch]:
-    with context.scratch() as folder:
-        path = fetch(file, folder)
+def _records(context: TaskContext, settings: ExtractSettings, part: Part) -> Iterator[pa.RecordBatch]:
+    name = part.file.path
+    with context.scratch() as folder, open_part(part, folder) as stream:
         try:
-            with open_input(path) as stream:
-                yield from settings.reader.read(stream, file.path)
+            if part.is_whole:
+                yield from settings.reader.read(stream, name)
+            else:
+                yield from settings.reader.read_part(stream, name, part.start, part.stop)
         except CurateError:
             raise
+        except NotInRanges as error:
+            problem = "its server gave ranges of it before and gives none now."
+            raise InputError(part.file.url, problem, "Run again, or name a local copy.") from error
         except Exception as error:
             raise StageError(
                 settings.source,
                 "read",
-                file.path,
+                name,
                 f"{type(error).__name__}: {error}",
                 "Check that `kind` fits the file, or take the file out of `paths`.",
             ) from error
@@ -149,7 +162,10 @@ def _process(
     _read_problems(batch, ids, bad, file, counts)
     rest = [row for row in range(batch.num_rows) if row not in bad]
     if rest:
-        for row, stopped in zip(rest, settings.gate.check(batch.take(pa.array(rest, pa.int64()))), strict=True):
+        lists = open_lists(context, settings.lists)
+        asked = batch.take(pa.array(rest, pa.int64()))
+        counts.without_url += asked["url"].null_count if lists is not None and lists.urls is not None else 0
+        for row, stopped in zip(rest, settings.gate.check(asked, [ids[row] for row in rest], lists), strict=True):
             if stopped is not None:
                 bad[row] = removal(ids[row], "gate", stopped[0], value=stopped[1], threshold=stopped[2])
     good = _texts(context, settings, batch, ids, bad, counts)
@@ -217,7 +233,7 @@ def _texts(
     rows = [row for row in range(batch.num_rows) if row not in bad]
     if settings.repair is not None and rows:
         some = batch.take(pa.array(rows, pa.int64()))
-        schema = pa.schema([("text", pa.large_string()), ("repairs", pa.list_(pa.string()))])
+        schema = pa.schema([("text", pa.large_string()), ("repairs", pa.map_(pa.string(), pa.int64()))])
         call = Call(settings.source, "repair", settings.repair_key, settings.repair.repair, schema)
         result, failures = guarded(call, some, [ids[row] for row in rows], context)
         _note_failures("repair", rows, ids, failures, bad)
@@ -225,9 +241,11 @@ def _texts(
         repairs = result["repairs"].to_pylist()
         metadata = batch["metadata"].to_pylist()
         for row, made in zip(rows, repairs, strict=True):
-            counts.repairs.update(made or ())
             if made:
-                metadata[row] = json.dumps(json.loads(metadata[row] or "{}") | {"repairs": made}, ensure_ascii=False)
+                counts.repairs.update(dict(made))
+                counts.repaired.update(kind for kind, _ in made)
+                noted = json.loads(metadata[row] or "{}") | {"repairs": dict(made)}
+                metadata[row] = json.dumps(noted, ensure_ascii=False)
         batch = batch.set_column(
             batch.schema.get_field_index("metadata"), "metadata", pa.array(metadata, pa.large_string())
         )
