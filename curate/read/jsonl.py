@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from curate.read.compression import CHUNK_BYTES, ZSTD_DICTIONARY, Chunk, compression_of, read_chunks, refusal
+from curate.read.layouts import Layout, arranged
 from curate.read.rows import MAX_RECORD_BYTES, Rows
 from curate.stage import START, Cut, Source, even_cuts
 from curate.text.decoding import decode, without_surrogates
@@ -39,11 +40,12 @@ class Jsonl(Source):
     """One JSON object a line.
 
     Attributes:
+        layout: Where the fields lie: `flat`, `datatrove` or `dolma` (see `curate.read.layouts`).
         text: Name of the field that holds the text.
         html: Name of a field that holds HTML; if given, it becomes `content` for an extractor and `text` is not read.
         id: Name of the field with the input's own id; any scalar becomes a string.
         url: Name of the field with the address.
-        language: Name of the field with the declared language.
+        language: Name of the field with the declared language. Each of these names may be a path, such as `meta.url`.
         metadata: Which other fields go to the metadata: all, or these names.
         max_bytes: Longest line in bytes; a longer one is removed as `read.too_large`, in bounded memory.
 
@@ -56,6 +58,7 @@ class Jsonl(Source):
     version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "lz4", "resiliparse", "zstandard")
 
+    layout: Layout = "flat"
     text: str = "text"
     html: str | None = None
     id: str = "id"
@@ -128,6 +131,7 @@ class Jsonl(Source):
 
     def _add_record(self, rows: Rows, offset: int, record: dict[str, Any], place: str) -> None:
         fields = list(record)
+        record = arranged(record, self.layout, (self.html or self.text, self.id, self.url, self.language))
         body = record.pop(self.text, None)
         field = self.text
         if self.html is not None:
@@ -138,7 +142,7 @@ class Jsonl(Source):
             if values[column] is not None or record.get(key, 0) is None:
                 del record[key]
         if not isinstance(body, str):
-            if field in fields:
+            if field in fields or body is not None:
                 found = f"field '{field}' holds a JSON {_json_type(body)}"
             else:
                 found = f"field '{field}' is missing; the record has {_names(fields)}"

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from curate.read.layouts import Layout, arranged, column_of
 from curate.read.rows import MAX_BYTES, MAX_RECORD_BYTES, MAX_ROWS, Rows
 from curate.read.values import UNREADABLE, is_text, plain, to_values
 from curate.stage import START, Cut, Source
@@ -27,11 +28,13 @@ class Parquet(Source):
     """Parquet files; one row is one document.
 
     Attributes:
+        layout: Where the fields lie: `flat`, `datatrove` or `dolma` (see `curate.read.layouts`).
         text: Name of the column that holds the text.
         html: Name of a column that holds HTML; if given, it becomes `content` for an extractor and `text` is not read.
         id: Name of the column with the input's own id; any scalar becomes a string.
         url: Name of the column with the address.
-        language: Name of the column with the declared language.
+        language: Name of the column with the declared language. Each of these names may be a path into a column of
+            structs, such as `meta.url`.
         metadata: Which other columns go to the metadata: all, or these names. Null values are left out, so that a
             column that only some files have leaves no trace in the others. Values of any Arrow type become JSON as
             `curate.read.values` says; should one have no such form, its column is named under `unreadable`.
@@ -43,9 +46,10 @@ class Parquet(Source):
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "pyarrow", "resiliparse")
 
+    layout: Layout = "flat"
     text: str = "text"
     html: str | None = None
     id: str = "id"
@@ -107,6 +111,9 @@ class Parquet(Source):
         columns = self._columns(schema.names)
         field = self.text if self.html is None else self.html
         holds_text = [is_text(column.type) for column in schema if column.name == field]  # of one name, the last counts
+        holds_text = holds_text or [
+            column_of(field, schema.names) in schema.names
+        ]  # by a path: each value is looked at
         first = 0
         for group in range(parquet.num_row_groups):
             if stop is not None and first >= stop:
@@ -131,8 +138,8 @@ class Parquet(Source):
     def _columns(self, names: list[str]) -> list[str]:
         """Return the columns to read: a column that nothing wants is not decoded."""
         body = self.text if self.html is None else self.html
-        named = {body, self.id, self.url, self.language}
-        if self.metadata == "all":
+        named = {column_of(field, names) for field in (body, self.id, self.url, self.language)}
+        if self.metadata == "all" or self.layout != "flat":
             return [name for name in names if name in named or name != self.text]
         return [name for name in names if name in named | set(self.metadata)]
 
@@ -147,6 +154,7 @@ class Parquet(Source):
 
     def _values(self, record: dict[str, Any], place: str, names: list[str], holds_text: bool) -> dict[str, Any]:
         field = self.text if self.html is None else self.html
+        record = arranged(record, self.layout, (field, self.id, self.url, self.language))
         has_field = field in record
         body = record.pop(field, None)
         if unreadable := [name for name, value in record.items() if value is UNREADABLE]:
