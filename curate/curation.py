@@ -192,6 +192,7 @@ class Curation:
             for reason, count in counts["skipped"].items():
                 ledger.skipped[reason] = ledger.skipped.get(reason, 0) + count
             self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
+            self.account.add_repairs(shard.source.name, counts["repairs"], counts["repaired"])
             self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
         self._truth()
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])

@@ -85,6 +85,14 @@ class Account:
         rules = {name.partition("/")[2]: count for name, count in sorted(removed.items())}
         self.phase(phase).sources[source] = _passage(came_in, bytes_in, rules, sizes, 0)
 
+    def add_repairs(self, source: str, made: Mapping[str, int], documents: Mapping[str, int]) -> None:
+        """Say in the manifest what was repaired: by source and kind, how often and in how many documents."""
+        for kind, number in sorted(made.items()):
+            counts = self.facts.setdefault("repairs", {}).setdefault(source, {})
+            counts = counts.setdefault(kind, {"documents": 0, "made": 0})
+            counts["documents"] += documents[kind]
+            counts["made"] += number
+
     def warn_unreadable(self) -> None:
         """Warn of a source of which nothing could be read: most likely the recipe means another kind or column."""
         for name, ledger in self.ledgers.items():
