@@ -17,7 +17,7 @@ from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
-from curate.sources import benchmark_names, demo_path, input_facts, list_sources, removal_task, resolve_paths
+from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone
@@ -210,8 +210,8 @@ class Curation:
         """Return the input files of each source, the large ones in parts; with a limit whole, as one reader counts to it."""
         from curate.phases.parts import PART_BYTES, divide
 
-        found = list_sources(self.recipe, self.cache, (self.output, self.cache.root / "entries"))
-        self.inputs |= {name: {"files": [input_facts(file) for file in files]} for name, _, files in found}
+        found, facts = list_sources(self.recipe, self.cache, (self.output, self.cache.root / "entries"))
+        self.inputs |= facts
         perform = functools.partial(self.perform, "extract")
         return divide(found, self.cache, perform, every=None if self.limit is not None else PART_BYTES)
 

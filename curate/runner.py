@@ -114,6 +114,8 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
         RecipeError: If it cannot work, or a local path matches no file.
     """
     recipe = _loaded(recipe, sets, allow_code)
+    from curate.sources import nothing_to_read
+
     problems = []
     sources: dict[str, tuple[int, int] | None] = {}
     for source in recipe.sources:
@@ -123,7 +125,11 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
             continue
         try:
             files = list_inputs(paths, recipe.base, None)
-            sources[source.name] = (len(files), sum(file.bytes for file in files))
+            if problem := nothing_to_read(source.reader, [file.path for file in files]):
+                key = f"sources.{source.name}.read.paths"
+                problems.append(Problem(key, problem, None, recipe.places.get(key, "")))
+            read = [file.bytes for file in files if not source.reader.passes_over(file.path)]
+            sources[source.name] = (len(read), sum(read))
         except CurateError as error:
             key = f"sources.{source.name}.read.paths"
             problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,39 @@ def refuse_own(files: Sequence[InputFile], key: str, recipe: Recipe, folders: Se
             raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
 
 
-def list_sources(recipe: Recipe, cache: Cache, own: Sequence[Path]) -> list[tuple[str, Source, list[InputFile]]]:
-    """Return name, reader and input files of each source of a recipe.
+def list_sources(
+    recipe: Recipe, cache: Cache, own: Sequence[Path]
+) -> tuple[list[tuple[str, Source, list[InputFile]]], dict[str, Any]]:
+    """Return name, reader and input files of each source of a recipe, and what the manifest says of them by name.
 
     Raises:
-        RecipeError: If a path matches nothing, or a file that lies in one of the folders `own`, which runs write.
+        RecipeError: If a path matches nothing, a file that lies in one of the folders `own`, which runs write, or only
+            files that the reader passes over.
     """
     found = []
+    facts: dict[str, Any] = {}
     for source in recipe.sources:
         key = f"sources.{source.name}.read.paths"
         files = resolve_paths(source.paths, recipe, cache, key)
         refuse_own(files, key, recipe, own)
-        found.append((source.name, source.reader, files))
-    return found
+        if problem := nothing_to_read(source.reader, [file.path for file in files]):
+            raise RecipeError((Problem(key, problem, None, recipe.places.get(key, "")),))
+        read = [file for file in files if not source.reader.passes_over(file.path)]
+        reasons = Counter(reason for file in files if (reason := source.reader.passes_over(file.path)))
+        found.append((source.name, source.reader, read))
+        facts[source.name] = {"files": [input_facts(file) for file in read]}
+        if reasons:
+            facts[source.name]["passed_over"] = dict(sorted(reasons.items()))
+    return found, facts
+
+
+def nothing_to_read(reader: Source, paths: Sequence[str]) -> str:
+    """Return why a reader would read none of these files, or an empty string if it would read some."""
+    reasons = Counter(reader.passes_over(path) for path in paths)
+    if not reasons or "" in reasons:
+        return ""
+    why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    return f"{len(paths):,} files match, and none of them is read: {why}."
 
 
 def demo_path(path: str, cache: Cache) -> str:

@@ -92,6 +92,18 @@ class Source(Stage):
         Nothing that was met is left out silently.
         """
 
+    def passes_over(self, path: str) -> str:
+        """Return why a file that the paths of a source mean is not read, in a few words, or an empty string if it is.
+
+        For files whose name tells that they hold other things than documents, or documents that the settings leave out:
+        they are never opened or fetched. The manifest counts them.
+
+        Args:
+            path: Relative to the fixed prefix of its pattern, with forward slashes.
+        """
+        del path
+        return ""
+
     def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
         """Return where a large file may be cut into parts of about `every` stored bytes; nothing if it stays whole.
 
