@@ -18,7 +18,6 @@ TERMINAL_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\
 CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u206a-\u206f\ufff9-\ufffb\ufeff\ufdd0-\ufdef\ufffe\uffff]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-LINE_END = re.compile("\r\n?|\x0c")  # a form feed ends a line and a page
 
 # What is counted: surrogates in UTF-16 units or pairs, codes, lines, line ends, characters, lines.
 REPAIRS = ("surrogates", "terminal_codes", "mojibake", "line_ends", "controls", "nfc")
@@ -34,7 +33,8 @@ def repair(text: str) -> tuple[str, dict[str, int]]:
     """
     counts = dict.fromkeys(REPAIRS, 0)
     if "\r" in text or "\x0c" in text:
-        text, counts["line_ends"] = LINE_END.subn("\n", text)
+        counts["line_ends"] = text.count("\r") + text.count("\x0c")
+        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n")  # a form feed ends a line too
     if not text.isascii():
         text, counts["surrogates"] = _without_surrogates(text)
     if "\x1b" in text:

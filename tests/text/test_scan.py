@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from curate.text import badness, scan
 from curate.text.scan import BAD, HAS_CONTROL, HAS_LINE, LONGEST_LINE, NOT_NFC, scan_texts, suspect_lines
-from curate.text.unicode import CONTROL, LINE_END, SURROGATE, SURROGATE_PAIR, TERMINAL_CODE, ftfy_config, repair
+from curate.text.unicode import CONTROL, SURROGATE, SURROGATE_PAIR, TERMINAL_CODE, ftfy_config, repair
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYTHING = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
@@ -24,6 +24,8 @@ EVERYTHING = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code
 NAMED = "".join(re.findall("[" + "".join(MOJIBAKE_CATEGORIES.values()) + "]", EVERYTHING))
 OTHERS = "aZ09 .,?!\t_\n\u2028\u3000\u0301\u0323\u093c\u0928क字가각\u1161\u11a8ﾟ😀\U0001d15e\x00\x1a\x7f\ufeff"
 SINGLES = sorted({*NAMED, *OTHERS, *(sign for sign in BADNESS_RE.pattern if sign > "\x7f")} - {"\n"})
+
+LINE_END = re.compile("\r\n?|\x0c")
 
 
 def scanned(texts):
