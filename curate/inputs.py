@@ -38,6 +38,7 @@ class InputFile:
         bytes: Size.
         digest: sha256 of a local file; of URL, size and ETag, or time of the last change, for a remote one.
         remote: What its listing says, if it is remote.
+        around: What the folders around it say of it, as `Source.surroundings` gives it.
     """
 
     url: str
@@ -46,6 +47,7 @@ class InputFile:
     bytes: int
     digest: str
     remote: Remote | None = None
+    around: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Part:
 
     def identity(self) -> list[int | str | None]:
         """Return what it adds to the key of a result: file, content, and the range if there is one."""
-        of_file = [self.file.pattern, self.file.path, self.file.digest]
+        of_file: list[int | str | None] = [self.file.pattern, self.file.path, self.file.digest]
+        of_file += [self.file.around] if self.file.around else []
         if self.is_whole:
             return of_file
         stop = [None, None] if self.stop is None else [self.stop.offset, self.stop.byte]

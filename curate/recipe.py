@@ -28,6 +28,7 @@ from curate.gate import Gate, Remove
 from curate.inputs import expand_variables
 from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
+from curate.read.books import Books
 from curate.read.files import Files
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
@@ -39,7 +40,7 @@ from curate.stated import Stated
 from curate.tokens.tokenizer import TokenizerSettings
 from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
 
-READERS: Mapping[str, type[Source]] = {"warc": Warc, "jsonl": Jsonl, "parquet": Parquet, "files": Files}
+READERS: Mapping[str, type[Source]] = {"warc": Warc, "jsonl": Jsonl, "parquet": Parquet, "files": Files, "books": Books}
 EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
 REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def list_sources(
             raise RecipeError((Problem(key, problem, None, recipe.places.get(key, "")),))
         read = [file for file in files if not source.reader.passes_over(file.path)]
         reasons = Counter(reason for file in files if (reason := source.reader.passes_over(file.path)))
+        around = source.reader.surroundings([(file.url, file.path) for file in read])
+        read = [replace(file, around=one) if one else file for file, one in zip(read, around, strict=True)]
         found.append((source.name, source.reader, read))
         facts[source.name] = {"files": [input_facts(file) for file in read]}
         if reasons:

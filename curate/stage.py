@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -103,6 +103,17 @@ class Source(Stage):
         """
         del path
         return ""
+
+    def surroundings(self, files: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Return what the folders around a source's files say of them: a JSON object for each file, or an empty string.
+
+        For facts that no file holds itself, such as the licence of a folder. They are part of the keys of what is read from the
+        file, and go to the metadata of its documents, except where the file's own metadata says otherwise.
+
+        Args:
+            files: Address and path, relative to the fixed prefix of its pattern, of each file that is read.
+        """
+        return ("",) * len(files)
 
     def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
         """Return where a large file may be cut into parts of about `every` stored bytes; nothing if it stays whole.

@@ -142,7 +142,7 @@ def _process(
     Returns:
         Rows of EXTRACTED, and rows of REMOVED_EARLY; together they are the documents of the batch.
     """
-    batch = _documents(batch, counts)
+    batch = _with_surroundings(_documents(batch, counts), file.around)
     ids = [
         document_id(settings.source, file.pattern, file.path, offset, part)
         for offset, part in zip(batch["offset"].to_pylist(), batch["part"].to_pylist(), strict=True)
@@ -194,6 +194,20 @@ def _documents(batch: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
         return batch
     counts.skipped.update(rule.removeprefix("skipped.") for rule, skip in zip(rules, skipped, strict=True) if skip)
     return batch.filter(pc.invert(pa.array(skipped)))
+
+
+def _with_surroundings(batch: pa.RecordBatch, around: str) -> pa.RecordBatch:
+    """Add what the folders around a file say of it to the metadata of its documents, which go before it."""
+    if not around:
+        return batch
+    known = json.loads(around)
+    rows = zip(batch["rule"].to_pylist(), batch["metadata"].to_pylist(), strict=True)
+    merged = [
+        own if rule else json.dumps(known | json.loads(own or "{}"), ensure_ascii=False, separators=(",", ":"))
+        for rule, own in rows
+    ]
+    column = batch.schema.get_field_index("metadata")
+    return batch.set_column(column, batch.schema.field(column), pa.array(merged, pa.large_string()))
 
 
 def _read_problems(

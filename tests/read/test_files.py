@@ -6,7 +6,9 @@ import pytest
 import zstandard
 from reading import documents, read_rows, rules
 
-from curate.read.files import Files, programming_language, spdx_license
+from curate.read.files import Files
+from curate.read.languages import programming_language
+from curate.read.licenses import spdx_tag
 
 
 def read_file(data, name, **settings):
@@ -18,7 +20,7 @@ def test_a_source_file():
     source = "# SPDX-License-Identifier: MIT OR Apache-2.0\r\nprint('ação')\r\n"
     row = read_file(source.encode(), "src/tool.py")
     assert row["text"] == source
-    assert json.loads(row["metadata"]) == {"programming_language": "Python", "license": "MIT OR Apache-2.0"}
+    assert json.loads(row["metadata"]) == {"programming_language": "Python", "license": "MIT OR Apache-2.0", "license_source": "spdx"}
     assert (row["language"], row["offset"], row["media_type"]) == (None, 0, "text/plain")
 
 
@@ -57,7 +59,7 @@ def test_programming_languages(name, head, language):
     ],
 )
 def test_licence_tags(head, expression):
-    assert spdx_license(head) == expression
+    assert spdx_tag(head) == expression
 
 
 def test_compressed_files_are_unpacked_and_named_by_the_inner_ending():
