@@ -30,6 +30,7 @@ from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
 from curate.read.books import Books
 from curate.read.files import Files
+from curate.read.huggingface import HuggingFace
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
 from curate.read.warc import Warc
@@ -40,7 +41,14 @@ from curate.stated import Stated
 from curate.tokens.tokenizer import TokenizerSettings
 from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
 
-READERS: Mapping[str, type[Source]] = {"warc": Warc, "jsonl": Jsonl, "parquet": Parquet, "files": Files, "books": Books}
+READERS: Mapping[str, type[Source]] = {
+    "warc": Warc,
+    "jsonl": Jsonl,
+    "parquet": Parquet,
+    "files": Files,
+    "books": Books,
+    "huggingface": HuggingFace,
+}
 EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
 REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {

@@ -216,6 +216,14 @@ def parquet_bytes() -> bytes:
     return sink.getvalue()
 
 
+def arrow_bytes() -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"id": list(range(len(TEXTS))), "text": list(TEXTS)})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=5)
+    return sink.getvalue()
+
+
 # Reader -> (name, bytes, documents in it). A new reader needs an input here.
 INPUTS = {
     "Warc": (
@@ -229,7 +237,9 @@ INPUTS = {
         len(TEXTS),
     ),
     "Parquet": ("a.parquet", parquet_bytes(), len(TEXTS)),
+    "HuggingFace": ("train/data-00000-of-00001.arrow", arrow_bytes(), len(TEXTS)),
     "Files": ("folder/area.py", b"def area(r):\n    return r * r\n", 1),
+    "Books": ("a.txt", "CHAPTER I.\n\nThe barge left before noon.\n\nCHAPTER II.\n\nAção.\n".encode(), 1),
 }
 
 

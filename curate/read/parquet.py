@@ -125,7 +125,7 @@ class Parquet(Source):
             done = 0
             try:
                 for batch in self._batches(parquet, group, columns):
-                    for record in _records(batch):
+                    for record in records(batch):
                         place = f"{name}, row {first + done}"
                         yield first + done, self._values(record, place, schema.names, holds_text[-1:] == [True])
                         done += 1
@@ -220,7 +220,7 @@ def _first_byte(group: pq.RowGroupMetaData) -> int:
     return min(places, default=0)
 
 
-def _records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch; strings that hold invalid UTF-8 come as bytes."""
     columns = [to_values(column) for column in batch.columns]
     for row in range(batch.num_rows):
