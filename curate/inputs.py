@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from curate.errors import InputError
-from curate.remote import RangeReader, Remote, download, list_remote
+from curate.remote import BLOCK_BYTES, WAITS, RangeReader, Remote, download, list_remote
 from curate.stage import START, Cut
 
 if TYPE_CHECKING:
@@ -276,8 +276,13 @@ def _remote(path: str, pattern: int | None) -> list[InputFile]:
     return [InputFile(file.url, pattern, name, file.bytes, file.digest, file) for name, file in list_remote(path)]
 
 
-def fetch(file: InputFile, folder: Path) -> Path:
+def fetch(file: InputFile, folder: Path, waits: tuple[float, ...] = WAITS) -> Path:
     """Return a local copy of the file: itself if local, else downloaded whole into `folder`.
+
+    Args:
+        file: The file.
+        folder: For a download.
+        waits: Seconds before each further attempt.
 
     Raises:
         InputError: If the download does not arrive whole and right, after several attempts.
@@ -285,7 +290,7 @@ def fetch(file: InputFile, folder: Path) -> Path:
     if file.remote is None:
         return Path(file.url.removeprefix("file://"))
     target = folder / _local_name(file)
-    download(file.remote, target)
+    download(file.remote, target, waits)
     return target
 
 
@@ -293,21 +298,23 @@ def _local_name(file: InputFile) -> str:
     return re.sub(r"[^\w.\-]", "_", file.path)[-120:]
 
 
-def open_part(part: Part, folder: Path, most: int | None = None) -> IO[bytes]:
+def open_part(part: Part, folder: Path, most: int | None = None, waits: tuple[float, ...] = WAITS) -> IO[bytes]:
     """Open the file that a part is of: a local one where it is, a remote one as a local copy of what is needed of it.
 
     Args:
         part: The part; a remote file that is wanted whole is downloaded first.
         folder: For local copies.
         most: Bytes of a remote file that may be read through ranges, for a look at it; NotInRanges is raised beyond.
+        waits: Seconds before each further attempt at a transfer.
 
     Raises:
         InputError: As `fetch`, here and while a range is read.
     """
     remote = part.file.remote
     if remote is None or (part.is_whole and most is None):
-        return open_input(fetch(part.file, folder))
-    return io.BufferedReader(RangeReader(remote, folder / _local_name(part.file), part.last_byte, most), 64 << 10)
+        return open_input(fetch(part.file, folder, waits))
+    reader = RangeReader(remote, folder / _local_name(part.file), part.last_byte, most, waits)
+    return io.BufferedReader(reader, BLOCK_BYTES)
 
 
 def open_input(path: Path) -> IO[bytes]:

@@ -351,8 +351,10 @@ class _Range:
 
     def attempt(self) -> None:
         """Go on until the range is whole, or raise."""
+        if not self._remote.has_version:
+            raise NotInRanges(self._remote.url)
         with _answer(self._remote, self.place, self._last) as answer:
-            if not answer.partial or not self._remote.has_version:
+            if not answer.partial:
                 raise NotInRanges(self._remote.url)
             self._local.seek(self.place)
             while data := answer.body.read(min(CHUNK_BYTES, self._last - self.place)):
@@ -464,9 +466,11 @@ class RangeReader(io.RawIOBase):
         """Fetch those blocks of [first, last) that are not here."""
         block, wanted = first // BLOCK_BYTES, -(-last // BLOCK_BYTES)
         while (block := self._here.find(0, block, wanted)) >= 0:
-            self._ahead = min(2 * self._ahead, AHEAD_BYTES[1]) if block == self._next else AHEAD_BYTES[0]
+            expected = block * BLOCK_BYTES < self._until
+            goes_on = expected and block == self._next
+            self._ahead = min(2 * self._ahead, AHEAD_BYTES[1]) if goes_on else AHEAD_BYTES[0]
             goal = block + self._ahead // BLOCK_BYTES
-            if block * BLOCK_BYTES < self._until:
+            if expected:
                 goal = min(goal, -(-self._until // BLOCK_BYTES))
             present = self._here.find(1, block)
             end = min(max(goal, wanted), present if present >= 0 else len(self._here))

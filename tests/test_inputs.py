@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 
 from curate.cache import Cache
 from curate.errors import InputError
-from curate.inputs import _remote_digest, expand_variables, fetch, fixed_shards, list_inputs
+from curate.inputs import expand_variables, fetch, fixed_shards, list_inputs
+from curate.remote import _remote
 
 
 @pytest.fixture
@@ -123,6 +126,51 @@ def test_what_is_no_input_is_told(tmp_path: Path) -> None:
     assert f"there is no folder {tmp_path / 'none'}." in refusal("none/*.txt", tmp_path)
 
 
+@contextlib.contextmanager
+def unreadable(folder: Path) -> Iterator[None]:
+    """Make a folder unreadable for this process, which may be root's, for whom no folder is."""
+    mode = folder.stat().st_mode
+    folder.chmod(0)
+    is_root = os.geteuid() == 0
+    try:
+        if is_root:
+            os.seteuid(65534)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(mode)
+
+
+def test_a_folder_that_cannot_be_read_is_named() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        base = Path(place)
+        make(base, "in/a.jsonl", "in/open/b.jsonl", "in/shut/c.jsonl")
+        for folder in (base, base / "in", base / "in" / "open"):
+            folder.chmod(0o755)
+        with unreadable(base / "in" / "shut"):
+            for path in ("in", "in/**/*.jsonl", "**", "in/*/*.jsonl", "in/[rs]*/c.jsonl", "in/s*/c.jsonl"):
+                with pytest.raises(InputError) as caught:
+                    list_inputs([path], base, None)
+                assert caught.value.file == str(base / "in" / "shut")
+                assert str(caught.value).endswith(
+                    "this folder cannot be read: Permission denied. Give the right to read it, or name narrower paths."
+                )
+            # Where the pattern leads elsewhere, it is not looked into.
+            assert names(["in/*.jsonl"], base) == ["a.jsonl"]
+            assert names(["in/o*/*"], base) == ["open/b.jsonl"]
+            assert names(["in/o*/**"], base) == ["open/b.jsonl"]
+        assert names(["in"], base) == ["a.jsonl", "open/b.jsonl", "shut/c.jsonl"]
+
+
+def test_patterns_of_any_depth_look_into_the_right_folders(tmp_path: Path) -> None:
+    make(tmp_path, "in/a/x/1.txt", "in/a/y/x/2.txt", "in/b/x/3.txt", "in/a.d/4.txt", "in/a/x/y/5.txt")
+    assert names(["in/a/**/x/*.txt"], tmp_path) == ["x/1.txt", "y/x/2.txt"]
+    assert names(["in/?/x/*"], tmp_path) == ["a/x/1.txt", "b/x/3.txt"]
+    assert names(["in/*/x/**"], tmp_path) == ["a/x/1.txt", "a/x/y/5.txt", "b/x/3.txt"]
+    assert names(["in/[!b]*/**/*.txt"], tmp_path) == ["a.d/4.txt", "a/x/1.txt", "a/x/y/5.txt", "a/y/x/2.txt"]
+
+
 def test_a_path_whose_files_are_all_read_already(tmp_path: Path) -> None:
     make(tmp_path, "a.txt")
     with pytest.raises(InputError, match="matched by a path before this one"):
@@ -184,7 +232,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "served" / "a.txt").write_bytes(b"hello")
     handler = functools.partial(_Handler, directory=str(tmp_path / "served"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}"
         running.shutdown()
@@ -201,7 +249,7 @@ def test_an_interrupted_download_is_never_a_short_file(tmp_path: Path, server: s
     (file,) = list_inputs([f"{server}/cut.bin"], tmp_path, None)
     _Handler.cut = 300
     with pytest.raises(InputError, match="cannot be downloaded"):
-        fetch(file, tmp_path)
+        fetch(file, tmp_path, waits=(0.0, 0.0))
     _Handler.cut = 0
     assert fetch(file, tmp_path).stat().st_size == 1000
 
@@ -226,12 +274,12 @@ def test_headers_are_asked_for_where_the_file_system_keeps_none(tmp_path: Path, 
     digests = []
     for changed in (1_700_000_000, 1_700_000_000, 1_700_000_060):
         os.utime(served, (changed, changed))
-        digests.append(_remote_digest(f"{server}/a.txt", 5, {"size": 5}))
+        digests.append(_remote(f"{server}/a.txt", 5, {"size": 5}).digest)
     assert digests[0] == digests[1] != digests[2]
-    assert _remote_digest(f"{server}/none", 5, {}) == _remote_digest(f"{server}/none", 5, {})  # says 404: told by size
+    assert _remote(f"{server}/none", 5, {}) == _remote(f"{server}/none", 5, {})  # says 404: told by size
 
 
 def test_a_checksum_is_believed_before_a_time() -> None:
     url = "s3://bucket/a"
-    assert _remote_digest(url, 1, {"ETag": "x", "LastModified": "1"}) == _remote_digest(url, 1, {"ETag": "x"})
-    assert _remote_digest(url, 1, {"LastModified": "1"}) != _remote_digest(url, 1, {"LastModified": "2"})
+    assert _remote(url, 1, {"ETag": "x", "LastModified": "1"}).digest == _remote(url, 1, {"ETag": "x"}).digest
+    assert _remote(url, 1, {"LastModified": "1"}).digest != _remote(url, 1, {"LastModified": "2"}).digest
