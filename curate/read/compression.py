@@ -266,7 +266,7 @@ class _Compressed:
 
 
 def read_chunks(
-    file: IO[bytes], starts: Callable[[bytes], bool] | None = None, at: int = 0
+    file: IO[bytes], starts: Callable[[bytes], bool] | None = None, at: int = 0, head: bytes | None = None
 ) -> tuple[str, Iterator[Chunk]]:
     """Return the compression of a file and its plain bytes.
 
@@ -275,16 +275,18 @@ def read_chunks(
         starts: Tells whether plain bytes begin a record. It keeps the search behind damage from taking a compressed
             payload inside the damaged member for a member.
         at: Byte to start at instead, where a member begins that needs no dictionary; the file must be seekable.
+        head: The bytes from there on that have been read already: the file stands behind them.
     """
-    if at:
-        file.seek(at)
-    head = file.read(FEED_BYTES)
+    if head is None:
+        if at:
+            file.seek(at)
+        head = file.read(FEED_BYTES)
     kind = compression_of(head)
     if kind != "plain":
         return kind, _Compressed(file, "lz4" if _is_lz4(head) else kind, starts).chunks(head, at)
 
     def plain() -> Iterator[Chunk]:
-        data = head
+        data: bytes = head
         while data:
             yield Chunk(data, 0)
             data = file.read(CHUNK_BYTES)
