@@ -4,6 +4,7 @@ import gzip
 import importlib
 import inspect
 import io
+import itertools
 import json
 import multiprocessing
 import pickle
@@ -16,7 +17,7 @@ import pytest
 
 from curate.document import EXTRACTED, RAW
 from curate.errors import CurateError
-from curate.stage import Extractor, Source, Stage, Step, canonical
+from curate.stage import START, Extractor, Source, Stage, Step, canonical
 from curate.words import with_words
 
 FAMILIES = ("read", "extract", "filter", "rewrite")
@@ -291,6 +292,24 @@ def test_reader_gives_the_same_however_the_bytes_arrive(kind):
     assert run_reader(kind(), data, name).equals(whole)
     with io.BufferedReader(Dripping(data), 16) as file:
         assert pa.Table.from_batches(list(kind().read(file, name)), RAW).combine_chunks().equals(whole)
+
+
+@named(READERS)
+def test_reader_gives_the_same_in_parts(kind):
+    name, data, _ = INPUTS[kind.__name__]
+    whole = run_reader(kind(), data, name)
+    for every in (len(data) // 5 + 1, 1 << 30):
+        cuts = kind().cuts(io.BytesIO(data), name, every)
+        assert cuts == tuple(sorted(set(cuts)))
+        assert START not in cuts
+        tables = []
+        for start, stop in itertools.pairwise((START, *cuts, None)):
+            batches = list(kind().read_part(io.BytesIO(data), name, start, stop))
+            tables.append(pa.Table.from_batches(batches, RAW))
+            last = 1 << 62 if stop is None else stop.offset
+            assert all(start.offset <= offset < last for offset in tables[-1]["offset"].to_pylist())
+        assert pa.concat_tables(tables).combine_chunks().equals(whole)
+    assert cuts == ()  # a file smaller than a part is not cut
 
 
 @named(READERS)
