@@ -1,7 +1,7 @@
 """Tags and columns that the scanner writes and everything above it reads.
 
-Plain module constants: compiled code takes them in as numbers. (Numba's cache looks at the file of the compiled function
-only: after a change here, touch the files that compile.)
+Plain module constants: compiled code takes them in as numbers. (Numba's cache of a kernel looks at the kernel's own file
+only; see kernel.source_stamp for what the scanner does about it.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 # ---- block-level tags: a block of text ends where one begins or ends
 
 TAG_NAMES: tuple[str, ...] = tuple(
-    (
+    (  # noqa: SIM905
         "other p div li ul ol h1 h2 h3 h4 h5 h6 table tbody thead tr td th section article main pre blockquote dl dt dd "
         "body figure figcaption address details summary fieldset nav footer aside form header menu center button label "
         "custom title legend caption hgroup noscript tfoot dialog search"
@@ -22,12 +22,15 @@ TAG: dict[str, int] = {name: number for number, name in enumerate(TAG_NAMES)}
 NUM_TAGS = len(TAG_NAMES)
 ALIASES = {"dir": "ul", "xmp": "pre", "listing": "pre", "plaintext": "pre"}
 
-OTHER, P, DIV, LI, UL, OL = (TAG[name] for name in "other p div li ul ol".split())
-H1, H6, TABLE, TBODY, THEAD, TFOOT = (TAG[name] for name in "h1 h6 table tbody thead tfoot".split())
-TR, TD, TH, PRE, BLOCKQUOTE, DL, DT, DD = (TAG[name] for name in "tr td th pre blockquote dl dt dd".split())
-BODY, FIGCAPTION, MENU, BUTTON, CUSTOM, TITLE, CAPTION = (
-    TAG[name] for name in "body figcaption menu button custom title caption".split()
-)
+
+def _numbers(names: str) -> tuple[int, ...]:
+    return tuple(TAG[name] for name in names.split())
+
+
+OTHER, P, DIV, LI, UL, OL = _numbers("other p div li ul ol")
+H1, H6, TABLE, TBODY, THEAD, TFOOT = _numbers("h1 h6 table tbody thead tfoot")
+TR, TD, TH, PRE, BLOCKQUOTE, DL, DT, DD = _numbers("tr td th pre blockquote dl dt dd")
+BODY, FIGCAPTION, MENU, BUTTON, CUSTOM, TITLE, CAPTION = _numbers("body figcaption menu button custom title caption")
 
 # ---- what a tag does to the scan
 
@@ -67,6 +70,11 @@ _KINDS: dict[int, str] = {
 def name_key(name: str) -> int:
     """Return the number that stands for a tag or attribute name: its first eight bytes, the last one lowest."""
     return int.from_bytes(name.encode()[:8], "big")
+
+
+def name_keys(names: str) -> tuple[int, ...]:
+    """Return the keys of names parted by spaces."""
+    return tuple(map(name_key, names.split()))
 
 
 SLOT_BITS = 9

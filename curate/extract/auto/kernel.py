@@ -1,0 +1,44 @@
+"""How the kernels of the scanner are compiled: one entry is cached, all below it goes into its machine code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+_compile: Any = numba.njit  # its types do not know `_nrt`
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def kernel(function: _F) -> _F:
+    """Compile a function that other kernels call.
+
+    Without numba's counting of references (`_nrt`): no kernel makes an array, and counting them at each call made the
+    scan five times slower. Not cached by itself: numba's cache sees changes of the function's own file and no other.
+    """
+    return cast(_F, _compile(_nrt=False)(function))
+
+
+def inlined_kernel(function: _F) -> _F:
+    """Compile a function into its callers, where it runs for every tag: handing over ten arrays costs more than it does."""
+    return cast(_F, _compile(_nrt=False, forceinline=True)(function))
+
+
+def cached_kernel(function: _F) -> _F:
+    """Compile the one kernel that Python calls. It must close over `source_stamp()`, which numba makes part of its key."""
+    try:
+        return cast(_F, _compile(cache=True, _nrt=False)(function))
+    except RuntimeError:  # no folder to cache machine code in: compile in each process
+        return kernel(function)
+
+
+def source_stamp() -> int:
+    """Return a number that changes with the source of any kernel."""
+    digest = hashlib.sha256()
+    for name in ("kernel", "tags", "state", "characters", "markup", "blocks", "scan"):
+        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
+    return int.from_bytes(digest.digest()[:4], "big")
