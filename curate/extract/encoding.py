@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from curate.text.decoding import Decoded, decode
+from curate.text.decoding import Decoded, decode, decode_plain
 
 PRESCAN_BYTES = 4096  # the HTML standard (13.2.3.2) looks at 1,024; long license comments push the label further
 META = re.compile(rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
@@ -33,5 +33,7 @@ def decode_html(content: bytes, charset: str | None = None) -> Decoded:
         content: The page's bytes.
         charset: The label of the HTTP header.
     """
+    if (plain := decode_plain(content)) is not None:
+        return plain
     labels = tuple(label for label in (charset, declared_charset(content)) if label)
     return decode(content, labels)

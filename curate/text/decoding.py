@@ -12,6 +12,7 @@ import codecs
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 BOMS = (
@@ -59,13 +60,19 @@ ALIASES = {
 }
 MAX_DETECTION_BYTES = 256 << 10
 WIDE_BYTES = 4096
+COMMONEST = 0.1  # letters that speak for windows-1252 from the start: a lone misprint says nothing of the language
 FEW_ERRORS = 0.02  # of the characters outside ASCII: a label is believed in spite of so many errors
+ASCII = bytes(range(128))
+C1 = range(0x80, 0xA0)  # letters and signs in Windows code pages, controls in ISO 8859
+NOT_ASCII = re.compile("[^\x00-\x7f]+")
 HIGH = re.compile(rb"[\x80-\xff]+")
+ISO_2022_JP = re.compile(rb"\x1b\$[@B](?:[!-~]{2})+\x1b\(")  # into two bytes a character, and out of it
 UTF8_SEQUENCE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}",
 )
 # Languages in Latin letters: their letters outside ASCII, and the codecs their pages come in, the commonest first.
 ALPHABETS = {
+    "Albanian": ("ëç", "cp1252"),
     "Danish, Norwegian": ("æøåéü", "cp1252"),
     "Dutch": ("ëéèïöüáóíê", "cp1252"),
     "Finnish, Swedish": ("äöåéü", "cp1252"),
@@ -92,6 +99,14 @@ ALPHABETS = {
     "Esperanto": ("ĉĝĥĵŝŭ", "iso8859-3"),
 }
 LATIN = ("cp1252", *dict.fromkeys(codec for _, codecs_ in ALPHABETS.values() for codec in codecs_.split()))
+# Code pages with the same letters at the same places, and what only the other one has: quotes and dashes, a Greek
+# capital alpha with tonos at the start of a word, Hebrew vowel points.
+NEIGHBOURS = {
+    "iso8859-7": ("cp1253", re.compile(rb"[\x80-\x9f]|(?<![\xb8-\xfe])\xa2[\xdc-\xfe]")),
+    "cp1253": ("iso8859-7", re.compile(rb"^(?=[^\x80-\x9f]*(?<![\xb8-\xfe])\xb6[\xdc-\xfe])[^\x80-\x9f]*$")),
+    "iso8859-8": ("cp1255", re.compile(rb"[\x80-\x9f\xc0-\xd3]")),
+}
+FRACTION = re.compile(rb"(?<![A-Za-z\x80-\xff])[\xbc-\xbe](?![A-Za-z\x80-\xff])")  # a letter stands with others
 PUNCTUATION = "’‘“”„‚‹›«»–—…•·°§©®™€£\xa0\xad¡¿º"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -121,6 +136,16 @@ class Decoded:
         return {"encoding": self.encoding} | ({"num_replaced": self.num_replaced} if self.num_replaced else {})
 
 
+def decode_plain(data: bytes) -> Decoded | None:
+    """Return the text of bytes that are UTF-8 whatever their labels say, or None where `decode` must look closer."""
+    if data[:1] in b"\xef\xfe\xff" or b"\x1b" in data or b"\0" in data[:WIDE_BYTES]:
+        return None  # a byte order mark; ISO-2022-JP; two bytes a character
+    try:
+        return Decoded(data.decode("utf-8"), "utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
     """Return the text of `data`.
 
@@ -132,7 +157,7 @@ def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
         if data.startswith(bom):
             return _replaced(data[len(bom) :], encoding)
     names = tuple(name for label in labels if (name := codec_of(label)))
-    if "iso2022_jp" in names and b"\x1b" in data:
+    if b"\x1b" in data and ("iso2022_jp" in names or (data.isascii() and ISO_2022_JP.search(data))):
         return _replaced(data, "iso2022_jp")
     if b"\0" in data[:WIDE_BYTES] and (wide := _wide(data[:WIDE_BYTES])):
         return _replaced(data, wide)  # before UTF-8: ASCII letters with zeros between them are UTF-8 too
@@ -141,8 +166,10 @@ def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
     except UnicodeDecodeError:
         pass
     # More than two thirds of what is not ASCII is good UTF-8: GBK or Latin-1 would give a fifth at most.
-    num_sequences = sum(1 for _ in UTF8_SEQUENCE.finditer(data))
     as_utf8 = _replaced(data, "utf-8")
+    num_sequences = len(data.translate(None, ASCII)) // 2  # at most; counted only where so many would be enough
+    if num_sequences > 2 * as_utf8.num_replaced:
+        num_sequences = sum(1 for _ in UTF8_SEQUENCE.finditer(data))
     if num_sequences > 2 * as_utf8.num_replaced:
         return as_utf8
     for name in names:
@@ -151,8 +178,9 @@ def decode(data: bytes, labels: tuple[str, ...] = ()) -> Decoded:
         if name == "cp1252" and not _looks_latin(data):
             continue  # servers put the Latin-1 label on everything
         decoded = _replaced(data, name)
-        num_high = sum(1 for character in decoded.text if character > "\x7f")
-        if decoded.num_replaced <= FEW_ERRORS * num_high:
+        if not decoded.num_replaced or decoded.num_replaced <= FEW_ERRORS * sum(
+            map(len, NOT_ASCII.findall(decoded.text))
+        ):
             return decoded
     return _replaced(data, detect(data))
 
@@ -178,6 +206,8 @@ def detect(data: bytes) -> str:
     found = codec_of(detect_encoding(sample, max_len=len(sample), from_html_meta=False) or "") or "cp1252"
     if found.startswith("utf"):  # it has been tried
         found = "cp1252" if _looks_latin(sample) else _second_opinion(sample)
+    if found in NEIGHBOURS and NEIGHBOURS[found][1].search(sample):
+        return NEIGHBOURS[found][0]
     return _latin(sample, found) if found in LATIN or (found.startswith("iso8859") and _looks_latin(sample)) else found
 
 
@@ -196,21 +226,34 @@ def _latin(data: bytes, found: str) -> str:
         data: Bytes in an 8-bit encoding of Latin letters.
         found: The detector's answer, which wins between equals; then windows-1252 does.
     """
-    order = dict.fromkeys(("cp1252", found, *LATIN))
+    numbers = Counter(data.translate(None, ASCII))
+    if any(numbers[byte] for byte in b"\xbc\xbd\xbe"):
+        numbers = Counter(FRACTION.sub(b"", data).translate(None, ASCII))
+    num_controls = sum(numbers[byte] for byte in C1)
     best, best_score = "cp1252", 0.0
-    for codec in order:
-        counts = Counter(character for character in _decode_8bit(data, codec).lower() if character > "\x7f")
-        letters = {character: number for character, number in counts.items() if character not in PUNCTUATION}
-        total = sum(letters.values())
+    for codec in dict.fromkeys(("cp1252", found, *LATIN)):
+        if codec.startswith("iso") and num_controls > FEW_ERRORS * numbers.total():
+            continue  # what would be controls are quotes and dashes of a Windows code page
+        letters: Counter[str] = Counter()
+        for byte, number in numbers.items():
+            letters.update(dict.fromkeys(_letters(codec)[byte - 128], number))
+        total = letters.total()
         fits = [
             sum(number for letter, number in letters.items() if letter in alphabet) / total - 0.002 * len(alphabet)
             for alphabet, codecs_ in ALPHABETS.values()
             if total and codec in codecs_.split()
         ]
-        score = max(fits, default=0.0)
+        score = max(fits, default=0.0) + (COMMONEST / total if total and codec == "cp1252" else 0.0)
         if score > best_score + 1e-9:
             best, best_score = codec, score
     return best
+
+
+@cache
+def _letters(codec: str) -> tuple[str, ...]:
+    """Return what each byte from 128 on stands for, lower case, without ASCII and punctuation."""
+    characters = (_decode_8bit(bytes([byte]), codec).lower() for byte in range(128, 256))
+    return tuple("".join(one for one in text if one > "\x7f" and one not in PUNCTUATION) for text in characters)
 
 
 def _decode_8bit(data: bytes, codec: str) -> str:

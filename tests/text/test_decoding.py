@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.text.decoding import codec_of, decode, detect, without_surrogates
+from curate.text.decoding import Decoded, codec_of, decode, decode_plain, detect, without_surrogates
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,6 +51,8 @@ def test_labels_mean_what_the_encoding_standard_says(label, codec):
         (b"\x93quoted\x94 \x80 5 \x81 words", ("iso-8859-1",), "“quoted” € 5 \x81 words", "cp1252"),
         ("кодировка страницы".encode("cp1251"), ("windows-1251",), "кодировка страницы", "cp1251"),
         ("日本語".encode("iso2022_jp"), ("ISO-2022-JP",), "日本語", "iso2022_jp"),
+        ("日本語".encode("iso2022_jp"), (), "日本語", "iso2022_jp"),  # ASCII to the eye, and no label
+        (b"price \x1b$BUSD", (), "price \x1b$BUSD", "utf-8"),  # not that, though it begins so
         # A Latin-1 label on text in Cyrillic letters is not believed.
         ("съешь же ещё этих мягких французских булок".encode("cp1251"), ("latin-1",), None, "cp1251"),
     ],
@@ -81,6 +83,14 @@ def test_a_label_is_believed_in_spite_of_few_errors_only():
     ("text", "codec"),
     [
         ("Zażółć gęślą jaźń", "iso8859-2"),
+        ("// Javascript DÈbut", "cp1252"),  # one misprint is no Croatian
+        ("1½ cups, ½ tsp, ¼ l – sauté, purée", "cp1252"),
+        ("Un œuf, des cœurs, ma sœur et Œdipe", "iso8859-15"),
+        ("“Quoted” – “text” and © 2012", "cp1252"),
+        ("Kërkesa për çdo njeri është e drejtë", "cp1252"),
+        ("Η «αχίλλειος» ‘πτέρνα’ του παραδείγματος", "cp1253"),
+        ("Το ίδιο: Άλλη μέρα, Άλλη νύχτα στην Αθήνα", "cp1253"),
+        ("Σήμερα είναι μια άλλη μέρα, Άννα, λέει η ομάδα", "iso8859-7"),
         ("Zażółć gęślą jaźń", "cp1250"),
         ("Příliš žluťoučký kůň úpěl ďábelské ódy", "cp1250"),
         ("Şişli'de büyük bir çarşı ve güneşli bir ağaç", "cp1254"),
@@ -123,6 +133,15 @@ def test_detection_on_real_texts():
             wrong.append(entry["language_name"])
     assert count == 44
     assert len(wrong) <= 3, wrong
+
+
+def test_bytes_that_are_utf8_are_taken_at_once():
+    for data in (b"", b"plain", "Größe".encode(), "ｆｕｌｌ".encode()):
+        plain = decode_plain(data)
+        assert plain is None or plain == decode(data, ("shift_jis",))
+    assert decode_plain("Größe".encode()) == Decoded("Größe", "utf-8")
+    for data in (b"\xef\xbb\xbfa", "é".encode("utf-16"), "ab".encode("utf-16-le"), b"\x1b$B", "é".encode("cp1252")):
+        assert decode_plain(data) is None
 
 
 def test_surrogates_are_replaced_everywhere_in_a_value():
