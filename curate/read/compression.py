@@ -158,8 +158,10 @@ class _Compressed:
     def chunks(self, data: bytes, offset: int = 0) -> Iterator[Chunk]:
         """Yield the chunks of the file from `offset` on, of which `data` has been read."""
         while data or (data := self._file.read(FEED_BYTES)):
-            if len(data) < 8:
-                data += self._file.read(FEED_BYTES)
+            # Members are fed in pieces counted from their start: how much of a damaged one comes out depends on it, and
+            # must not depend on where in the file reading began.
+            while len(data) < FEED_BYTES and (more := self._file.read(FEED_BYTES - len(data))):
+                data += more
             if self._kind != "gzip" and SKIPPABLE.match(data):
                 offset, data = self._skip_frame(offset, data)
                 continue

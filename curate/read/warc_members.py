@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 GROUP_BYTES = 4 << 20  # plain bytes of a batch: twice as much falls out of the processor's cache, half is no faster
 MAX_HEADER_BYTES = 64 << 10  # of a record; a longer one is not read here
-ONE_CALL_BYTES = 64 << 10  # deflate, at most 1,032 to 1, makes 64 MiB of so much: no need to bound what comes out
 # A member as writers make it. One with another header is not found, and then the sizes do not add up.
 MEMBER = re.compile(rb"\x1f\x8b\x08[\x00-\x1f].{4}[\x00\x02\x04]", re.DOTALL)
 LEAST_MEMBER_BYTES = 18
-TRAILER_BYTES = 8  # CRC-32 and size of the plain bytes
 RECORD_END = b"\r\n\r\n"
 METADATA = ("date", "digest", "record_id", "languages", "truncated", "segment")
 
@@ -123,19 +121,12 @@ class Members:
         size = int.from_bytes(data[end - 4 : end], "little")
         if end - start < LEAST_MEMBER_BYTES or size > self._max_bytes + MAX_HEADER_BYTES:
             return None
-        stored = data[start:end]
+        decoder = isal_zlib.decompressobj(31)
         try:
-            if end - start <= ONE_CALL_BYTES:
-                plain: bytes = isal_zlib.decompress(stored, 31, size + 1)
-                # It says nothing of bytes behind the member: these would be taken for its trailer above.
-                whole = isal_zlib.crc32(plain) == int.from_bytes(data[end - TRAILER_BYTES : end - 4], "little")
-            else:
-                decoder = isal_zlib.decompressobj(31)
-                plain = decoder.decompress(stored, size + 1)
-                whole = decoder.eof and not decoder.unused_data
+            plain: bytes = decoder.decompress(data[start:end], size + 1)
         except isal_zlib.error:
             return None
-        if not whole or len(plain) != size:
+        if not decoder.eof or decoder.unused_data or len(plain) != size:
             return None
         self._place = end
         return plain

@@ -113,8 +113,9 @@ class _Stream:
     def skip_block(self, size: int) -> int:
         """Pass over a block too large to look at whole; stop where a member starts a record. Return bytes passed."""
         passed = 0
-        while passed < size:
-            if len(self._buffer) == self._start and not self._fill():
+        while passed < size and (len(self._buffer) > self._start or self._fill()):
+            self.skip(0)  # into the member that begins here, if one does
+            if passed and self._members[0][0] == self.position and starts_record(self.peek(LOOKAHEAD_BYTES)):
                 break
             step = min(size - passed, len(self._buffer) - self._start)
             begins = min((start for start, _ in self._members if start > self.position), default=None)
@@ -122,8 +123,6 @@ class _Stream:
                 step = min(step, begins - self.position)
             self.skip(step)
             passed += step
-            if self.position == begins and starts_record(self.peek(LOOKAHEAD_BYTES)):
-                break
         return passed
 
     def skip_padding(self) -> bool:
@@ -263,9 +262,10 @@ class RecordReader:
             claim = f"the record claims {header.length} bytes and has {len(data) - header.size}"
             return self._give_up(place, claim, header, ends=True)
         behind = data[need:]
-        if stream.damage is not None and stream.damage.member == place[0] and not RECORD_START.search(behind):
+        damage = stream.damage if len(behind) < LOOKAHEAD_BYTES else None  # further on it may have been seen, or not
+        if damage is not None and damage.member == place[0] and not RECORD_START.search(behind):
             stream.skip(len(data))
-            return self._bad(place, *_of_damage(stream.damage), header)
+            return self._bad(place, *_of_damage(damage), header)
         if not _is_end(behind):
             claim = f"the length of {header.length} bytes is wrong: no record ends there"
             return self._give_up(place, claim, header)
@@ -310,9 +310,10 @@ class RecordReader:
             return self._give_up(place, f"{limit} and the end of the file by {end - self._size}", header, ends=True)
         stream.skip(header.size)
         passed = stream.skip_block(length)
-        if passed < length and stream.damage is not None:
+        ends = passed < length and not stream.peek(1)
+        if ends and stream.damage is not None:
             return self._bad(place, "read.too_large", f"{limit}; {stream.damage.problem}", header)
-        if passed < length and not stream.peek(1):
+        if ends:
             return self._bad(place, "read.truncated", f"{limit} and the file ends after {passed} of them", header)
         return self._bad(place, "read.too_large", f"{limit}. Raise max_bytes to read it", header)
 
