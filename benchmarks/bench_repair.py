@@ -30,7 +30,8 @@ import pyarrow as pa
 
 from curate.extract.encoding import decode_html
 from curate.extract.repair import Ftfy
-from curate.text.unicode import CONTROL, TERMINAL_CODE, ftfy_config, repair
+from curate.text.controls import CONTROL, TERMINAL_CODE
+from curate.text.unicode import ftfy_config, repair
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("CURATE_DATA") or ROOT.parent / "shared" / "data")

@@ -139,7 +139,7 @@ class Trafilatura(_HtmlExtractor):
             `fast`.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = (
         "charset-normalizer",
         "jusText",
@@ -186,7 +186,7 @@ class Resiliparse(_HtmlExtractor):
         preserve_formatting: Keep line breaks, list bullets and indentation; off gives one line.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "resiliparse")
 
     main_content: bool = True

@@ -2,7 +2,7 @@
 
 Nothing of the expression is written down here: it is read from the installed ftfy, so that the automaton accepts
 exactly what `ftfy.badness.is_bad` accepts. The same pass over the text answers two more questions, so their answers
-stand in the tables too: which characters `curate.text.unicode.CONTROL` removes, and whether a line is surely in NFC
+stand in the tables too: which characters `curate.text.controls.CONTROL` matches, and whether a line is surely in NFC
 (the quick check of Unicode Standard Annex 15, section 9).
 """
 
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from curate.text import controls
 
 Bytes = npt.NDArray[np.uint8]
 Uint16s = npt.NDArray[np.uint16]
@@ -78,9 +80,7 @@ def tables() -> Tables:
     """Return the tables for the installed ftfy and Python's Unicode data (half a second at the first call)."""
     from ftfy.badness import BADNESS_RE
 
-    from curate.text.unicode import CONTROL as CONTROL_RE
-
-    return build(BADNESS_RE, CONTROL_RE)
+    return build(BADNESS_RE, controls.CONTROL)
 
 
 def build(bad: re.Pattern[str], control: re.Pattern[str]) -> Tables:

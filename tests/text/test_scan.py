@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.text import badness, scan
+from curate.text.controls import CONTROL, SURROGATE, SURROGATE_PAIR, TERMINAL_CODE
 from curate.text.scan import BAD, HAS_CONTROL, HAS_LINE, LONGEST_LINE, NOT_NFC, scan_texts, suspect_lines
-from curate.text.unicode import CONTROL, SURROGATE, SURROGATE_PAIR, TERMINAL_CODE, ftfy_config, repair
+from curate.text.unicode import ftfy_config, repair
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYTHING = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
