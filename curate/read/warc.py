@@ -92,35 +92,40 @@ class Warc(Source):
         everything, until it stands at the start of a later member. With each turn in which the first finds nothing,
         the second keeps going for longer.
         """
-        data = file.read(FEED_BYTES)
+        members = Members(file, stop, self.max_bytes)
+        single = partial(read_record, name=name, max_bytes=self.max_bytes)
         stint = 1
         while True:
+            data = file.read(FEED_BYTES)
+            leave = None
             if data.startswith(MAGIC["gzip"]):
-                members = Members(file, offset, data, stop, self.max_bytes)
-                for batch in members.batches(partial(read_record, name=name, max_bytes=self.max_bytes)):
+                members.begin(offset, data)
+                for batch in members.batches(single):
                     stint = 1
                     yield batch
                 if members.finished:
                     return
                 offset, data = members.offset, members.unread
                 if file.seekable():
-                    data = data[:FEED_BYTES]
+                    data, leave = data[:FEED_BYTES], offset + stint
                     file.seek(offset + len(data))
-            leave = offset + stint if data.startswith(MAGIC["gzip"]) and file.seekable() else None
-            reader = RecordReader(file, name, self.max_bytes, offset=offset, data=data, leave=leave)
-            rows = Rows()
-            for record in reader.records():
-                if stop is not None and record.offset >= stop:
-                    reader.left = None
-                    break
-                rows.add(record.offset, part=record.part, **record.values)
-                if rows.full:
-                    yield rows.flush()
-            if len(rows):
-                yield rows.flush()
-            if reader.left is None:
+            records = RecordReader(file, name, self.max_bytes, offset=offset, data=data, leave=leave)
+            yield from _collected(records, stop)
+            if records.left is None or (stop is not None and records.left >= stop):
                 return
-            offset = reader.left
+            offset = records.left
             file.seek(offset)
-            data = file.read(FEED_BYTES)
             stint = min(max(stint * 2, FEED_BYTES), MAX_STINT_BYTES)
+
+
+def _collected(reader: RecordReader, stop: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the records that begin before `stop`."""
+    rows = Rows()
+    for record in reader.records():
+        if stop is not None and record.offset >= stop:
+            break
+        rows.add(record.offset, part=record.part, **record.values)
+        if rows.full:
+            yield rows.flush()
+    if len(rows):
+        yield rows.flush()

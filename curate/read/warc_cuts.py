@@ -22,6 +22,7 @@ from curate.read.warc_records import LOOKAHEAD_BYTES, PADDING, RecordReader, par
 MAX_STORED_BLOCK_BYTES = (1 << 16) - 1
 LOOK_BYTES = 4 << 20  # a file whose first members are longer is not cut
 FIRST_WINDOW_BYTES = 256 << 10  # looked through before a cut, then four times as much before that, and so on
+AHEAD_BYTES = 256 << 10  # read behind a window: members that begin in it end there
 PLAIN_BYTES = 256 << 10  # inflated at a time
 
 
@@ -41,7 +42,7 @@ def member_before(file: IO[bytes], place: int) -> int:
     while last > 0:
         first = max(0, last - window)
         file.seek(first)
-        data = file.read(last - first + FIRST_WINDOW_BYTES)
+        data = file.read(last - first + AHEAD_BYTES)
         found = data.find(MAGIC["gzip"])
         while 0 <= found <= last - first:
             if _is_chain(data, found, at_end=first + len(data) == size):

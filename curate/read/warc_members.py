@@ -36,28 +36,31 @@ Single = Callable[[bytes, bytes], dict[str, Any] | None]
 
 
 class Members:
-    """The members of a gzip file from one of them on, as long as nothing is unusual about them."""
+    """The members of a gzip file, as long as nothing is unusual about them."""
 
-    def __init__(self, file: IO[bytes], offset: int, data: bytes, stop: int | None, max_bytes: int) -> None:
-        """Begin at a member.
+    def __init__(self, file: IO[bytes], stop: int | None, max_bytes: int) -> None:
+        """Prepare to read.
 
         Args:
-            file: Stands behind `data`.
-            offset: Where the member begins in the file.
-            data: The bytes from there on that have been read.
+            file: The stored bytes.
             stop: Members that begin here or later are not wanted.
             max_bytes: Largest block of a record.
         """
         self._file = file
-        # Both buffers are used again for each batch: to touch fresh memory costs more than what is done in it.
-        self._stored = _room(data, len(data))
-        self._plain = _room(b"", GROUP_BYTES)
-        self._starts = [0]  # of the records in the plain bytes, and the end
-        self._end = len(data)  # of what has been read, in the stored bytes
-        self._base = offset  # of the first stored byte in the file
-        self._place = 0  # of the next member in the stored bytes
         self._stop = stop
         self._max_bytes = max_bytes
+        # Both buffers are used again for each batch: to touch fresh memory costs more than what is done in it.
+        self._stored = _room(b"", 2 * FEED_BYTES)
+        self._plain = _room(b"", GROUP_BYTES)
+        self._starts = [0]  # of the records in the plain bytes, and the end
+        self._base = 0  # of the stored bytes in the file
+        self._place = 0  # of the next member in the stored bytes
+        self._end = 0  # of what has been read, in the stored bytes
+
+    def begin(self, offset: int, data: bytes) -> None:
+        """Begin at the member at byte `offset`; `data` has been read from there on, and the file stands behind it."""
+        self._base, self._place, self._end = offset, 0, 0
+        self._append(data)
 
     @property
     def offset(self) -> int:
@@ -133,11 +136,14 @@ class Members:
 
     def _more(self) -> bool:
         data = self._file.read(FEED_BYTES)
+        self._append(data)
+        return bool(data)
+
+    def _append(self, data: bytes) -> None:
         if self._end + len(data) > len(self._stored):
             self._stored = _room(self._stored[: self._end], self._end + len(data))
         self._stored[self._end : self._end + len(data)] = data
         self._end += len(data)
-        return bool(data)
 
 
 def _room(data: bytes | memoryview, size: int) -> memoryview:
