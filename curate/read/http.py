@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?:[ \t][^\n]*)?\r*\n?", re.IGNORECASE)
@@ -70,6 +70,16 @@ def parse_response(payload: bytes, max_bytes: int) -> Response:
     except BodyError as error:
         return Response(int(match[1]), headers, b"", error.problem, error.too_large, notes)
     return Response(int(match[1]), headers, body, notes=notes)
+
+
+def payload_forms(block: bytes, max_bytes: int) -> Iterator[bytes]:
+    """Yield what a payload digest may be of: the body as stored, without chunks, without any coding."""
+    match = STATUS_LINE.match(block)
+    end = match and BLANK_LINE.search(block, match.end() - 1)
+    stored = block[end.end() :] if end else block if match is None else b""
+    yield stored
+    yield _dechunk(stored, {})
+    yield parse_response(block, max_bytes).body
 
 
 def parse_headers(head: bytes) -> dict[str, str]:

@@ -11,7 +11,6 @@ Formats: WARC 1.0 and 1.1 (ISO 28500), 0.17 and 0.18 by the same rules; ARC 1 an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import IO, TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -20,7 +19,7 @@ from curate.read.compression import FEED_BYTES, MAGIC, compression_of, refusal
 from curate.read.rows import MAX_RECORD_BYTES, Rows
 from curate.read.warc_cuts import is_row_of_members, member_before, plain_cuts
 from curate.read.warc_members import Members
-from curate.read.warc_records import RecordReader, read_record
+from curate.read.warc_records import Manner, RecordReader
 from curate.stage import Cut, Source, even_cuts
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ class Warc(Source):
     Attributes:
         max_bytes: Largest record block, and largest body after content decoding; above it the record is removed as
             `read.too_large`, in bounded memory.
+        verify_digests: Note in the metadata, as `digest_mismatch`, which digest a payload has where its record states
+            another. It takes about as long as reading.
 
     Of a `response` the HTTP body becomes `content`, of a `resource` the whole block; a `conversion` (WET) gives
     `text`. Status and media type are handed on, not filtered. Offsets are those of the compressed member, with the
@@ -54,6 +55,7 @@ class Warc(Source):
     )
 
     max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
+    verify_digests: bool = False
 
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
         """Yield the file's records as RAW batches."""
@@ -92,15 +94,15 @@ class Warc(Source):
         everything, until it stands at the start of a later member. With each turn in which the first finds nothing,
         the second keeps going for longer.
         """
-        members = Members(file, stop, self.max_bytes)
-        single = partial(read_record, name=name, max_bytes=self.max_bytes)
+        manner = Manner(name, self.max_bytes, self.verify_digests)
+        members = Members(file, stop, manner)
         stint = 1
         while True:
             data = file.read(FEED_BYTES)
             leave = None
             if data.startswith(MAGIC["gzip"]):
                 members.begin(offset, data)
-                for batch in members.batches(single):
+                for batch in members.batches():
                     stint = 1
                     yield batch
                 if members.finished:
@@ -109,7 +111,7 @@ class Warc(Source):
                 if file.seekable():
                     data, leave = data[:FEED_BYTES], offset + stint
                     file.seek(offset + len(data))
-            records = RecordReader(file, name, self.max_bytes, offset=offset, data=data, leave=leave)
+            records = RecordReader(file, manner, offset=offset, data=data, leave=leave)
             yield from _collected(records, stop)
             if records.left is None or (stop is not None and records.left >= stop):
                 return

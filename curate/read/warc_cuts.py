@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from curate.read.compression import FEED_BYTES, MAGIC
-from curate.read.warc_records import LOOKAHEAD_BYTES, PADDING, RecordReader, parse_header, starts_record
+from curate.read.warc_records import LOOKAHEAD_BYTES, PADDING, Manner, RecordReader, parse_header, starts_record
 
 MAX_STORED_BLOCK_BYTES = (1 << 16) - 1
 LOOK_BYTES = 4 << 20  # a file whose first members are longer is not cut
@@ -119,7 +119,7 @@ def _record_starts(file: IO[bytes], name: str, max_bytes: int) -> Iterator[int]:
                 yield place
                 continue
         file.seek(place)
-        reader = RecordReader(file, name, max_bytes, offset=place, data=file.read(FEED_BYTES), leave=place + 1)
+        reader = RecordReader(file, Manner(name, max_bytes), offset=place, data=file.read(FEED_BYTES), leave=place + 1)
         for _ in reader.records():
             pass
         if reader.left is None:

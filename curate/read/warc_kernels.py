@@ -224,6 +224,7 @@ def parse_records(
     forms: Int64s,
     kinds: Int64s,
     states: Int64s,
+    blocks: Int64s,
     bodies: Int64s,
 ) -> None:
     """Read the headers of plain records.
@@ -236,7 +237,8 @@ def parse_records(
         forms: Set to RESPONSE, SKIPPED, UNUSUAL or UNSURE, shape (n).
         kinds: Set to the record type, as row of `KINDS`, shape (n).
         states: Set to the HTTP status, shape (n).
-        bodies: Set to where in `data` the body of a response begins, of others the block, shape (n).
+        blocks: Set to where in `data` the block begins, shape (n).
+        bodies: Set to where the body of a response begins, shape (n).
     """
     for row in range(len(forms)):
         start, stop = starts[row], starts[row + 1] - 4
@@ -248,7 +250,7 @@ def parse_records(
         if block < 0 or not ordered or length > max_bytes or block + length != stop:
             continue
         forms[row] = UNUSUAL
-        bodies[row] = block
+        blocks[row] = block
         kinds[row] = _kind_of(data, spans[row, TYPE, 0], spans[row, TYPE, 1])
         for field in (DATE, RECORD_ID, PAYLOAD_DIGEST, BLOCK_DIGEST, LANGUAGES, TRUNCATED, SEGMENT):
             for at in range(spans[row, field, 0], spans[row, field, 1]):

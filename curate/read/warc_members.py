@@ -8,13 +8,15 @@ everything, and which would have given the same rows for what is taken here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any
 
 from curate.read.compression import FEED_BYTES
+from curate.read.digest import mismatch
 from curate.read.http import parse_media_type
 from curate.read.rows import MAX_ROWS, Rows
+from curate.read.warc_records import Manner, read_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,24 +33,22 @@ LEAST_MEMBER_BYTES = 18
 RECORD_END = b"\r\n\r\n"
 METADATA = ("date", "digest", "record_id", "languages", "truncated", "segment")
 
-# Columns of one record in another form: from its header and block; None if they are not what they seem.
-Single = Callable[[bytes, bytes], dict[str, Any] | None]
-
 
 class Members:
     """The members of a gzip file, as long as nothing is unusual about them."""
 
-    def __init__(self, file: IO[bytes], stop: int | None, max_bytes: int) -> None:
+    def __init__(self, file: IO[bytes], stop: int | None, manner: Manner) -> None:
         """Prepare to read.
 
         Args:
             file: The stored bytes.
             stop: Members that begin here or later are not wanted.
-            max_bytes: Largest block of a record.
+            manner: How to read.
         """
         self._file = file
         self._stop = stop
-        self._max_bytes = max_bytes
+        self._manner = manner
+        self._max_bytes = manner.max_bytes
         # Both buffers are used again for each batch: to touch fresh memory costs more than what is done in it.
         self._stored = _room(b"", 2 * FEED_BYTES)
         self._plain = _room(b"", GROUP_BYTES)
@@ -79,11 +79,11 @@ class Members:
             return True
         return self._place == self._end and not self._more()
 
-    def batches(self, single: Single) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield RAW batches, until a member is not plain or none is wanted; `offset` then says where."""
         while offsets := self._fill():
-            group = _Group(offsets, self._starts, self._plain, self._max_bytes)
-            yield from group.batches(single)
+            group = _Group(offsets, self._starts, self._plain, self._manner)
+            yield from group.batches()
             if group.count < len(offsets):
                 self._place = offsets[group.count] - self._base
                 return
@@ -160,31 +160,41 @@ class _Group:
         count: How many of them, from the first, can be used; of the one behind these it is not sure where it ends.
     """
 
-    def __init__(self, offsets: list[int], starts: list[int], plain: memoryview, max_bytes: int) -> None:
+    def __init__(self, offsets: list[int], starts: list[int], plain: memoryview, manner: Manner) -> None:
         """Read the headers.
 
         Args:
             offsets: Where each record begins in the file.
             starts: Where each begins in `plain`, and the end.
             plain: The records.
-            max_bytes: Largest block.
+            manner: How to read.
         """
         import numpy as np
 
         from curate.read import warc_kernels as kernels
 
         num = len(offsets)
-        self._offsets, self._starts, self._view = offsets, starts, plain
+        self._offsets, self._starts, self._view, self._manner = offsets, starts, plain, manner
         self._plain = np.frombuffer(plain, np.uint8)
         self._spans = np.zeros((num, len(kernels.FIELDS), 2), np.int64)
-        self._forms, self._kinds, self._status, self._bodies = np.zeros((4, num), np.int64)
+        self._forms, self._kinds, self._status, self._blocks, self._bodies = np.zeros((5, num), np.int64)
         kernels.parse_records(
-            self._plain, np.array(starts), max_bytes, self._spans, self._forms, self._kinds, self._status, self._bodies
+            self._plain,
+            np.array(starts),
+            manner.max_bytes,
+            self._spans,
+            self._forms,
+            self._kinds,
+            self._status,
+            self._blocks,
+            self._bodies,
         )
+        if manner.verify_digests:
+            self._verify_digests()
         unsure = np.flatnonzero(self._forms == kernels.UNSURE)
         self.count = int(unsure[0]) if len(unsure) else num
 
-    def batches(self, single: Single) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the records that can be used, as RAW batches of bounded size."""
         import numpy as np
 
@@ -193,8 +203,8 @@ class _Group:
         start = size = 0
         others: dict[int, dict[str, Any]] = {}
         for row in np.flatnonzero(self._forms[: self.count] == kernels.UNUSUAL).tolist():
-            begin, body, end = self._starts[row], int(self._bodies[row]), self._starts[row + 1] - len(RECORD_END)
-            values = single(self._view[begin:body].tobytes(), self._view[body:end].tobytes())
+            begin, body, end = self._starts[row], int(self._blocks[row]), self._starts[row + 1] - len(RECORD_END)
+            values = read_record(self._view[begin:body].tobytes(), self._view[body:end].tobytes(), self._manner)
             if values is None:
                 self.count = row
                 break
@@ -205,6 +215,19 @@ class _Group:
                 start, size, others = row + 1, 0, {}
         if start < self.count:
             yield self._batch(start, self.count, others)
+
+    def _verify_digests(self) -> None:
+        """Make responses unusual whose body has not the digest that is stated."""
+        import numpy as np
+
+        from curate.read import warc_kernels as kernels
+
+        for row in np.flatnonzero(self._forms == kernels.RESPONSE).tolist():
+            payload, block = self._spans[row, kernels.PAYLOAD_DIGEST], self._spans[row, kernels.BLOCK_DIGEST]
+            declared = self._view[payload[0] : payload[1]].tobytes().decode("ascii")
+            body = self._view[self._bodies[row] : self._starts[row + 1] - len(RECORD_END)]
+            if mismatch(declared, [body]) or (not declared and block[0] < block[1]):
+                self._forms[row] = kernels.UNUSUAL
 
     def _batch(self, start: int, stop: int, others: dict[int, dict[str, Any]]) -> pa.RecordBatch:
         """Return the rows [start, stop) as one batch, those of `others` with the columns given there."""

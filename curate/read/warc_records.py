@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from curate.read.compression import Chunk, read_chunks, refusal
-from curate.read.http import parse_headers, parse_media_type, parse_response
+from curate.read.digest import mismatch
+from curate.read.http import parse_headers, parse_media_type, parse_response, payload_forms
 from curate.text.decoding import decode
 
 WARC_VERSION = rb"WARC/\d{1,2}\.\d{1,2}[ \t]*\r*\n"
@@ -37,10 +38,10 @@ OPT_OUT_HEADERS = {"x-robots-tag": "x_robots_tag", "tdm-reservation": "tdm_reser
 DOCUMENT_TYPES = ("response", "resource", "conversion")
 
 
-def read_record(head: bytes, block: bytes, name: str, max_bytes: int) -> dict[str, Any] | None:
+def read_record(head: bytes, block: bytes, manner: Manner) -> dict[str, Any] | None:
     """Return the RAW columns of a record that is whole, or None if its header does not give the length of its block."""
     header = _warc_header(head)
-    return _values(header, block, name, max_bytes) if header.length == len(block) else None
+    return _values(header, block, manner) if header.length == len(block) else None
 
 
 def parse_header(data: bytes) -> Header | None:
@@ -51,6 +52,21 @@ def parse_header(data: bytes) -> Header | None:
 def starts_record(data: bytes) -> bool:
     """Whether plain bytes begin a WARC or ARC record."""
     return RECORD_START.match(data.lstrip(PADDING)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a file is read.
+
+    Attributes:
+        name: Path shown in messages.
+        max_bytes: Largest block of a record.
+        verify_digests: Whether to look if payloads have the digests that their records state.
+    """
+
+    name: str
+    max_bytes: int
+    verify_digests: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,23 +215,21 @@ class RecordReader:
         left: After `records`, where another reader is to go on; None at the end of the file.
     """
 
-    def __init__(
-        self, file: IO[bytes], name: str, max_bytes: int, *, offset: int, data: bytes, leave: int | None
-    ) -> None:
+    def __init__(self, file: IO[bytes], manner: Manner, *, offset: int, data: bytes, leave: int | None) -> None:
         """Begin at a record or member.
 
         Args:
             file: Stands behind `data`.
-            name: Path shown in messages.
-            max_bytes: Largest block of a record.
+            manner: How to read.
             offset: Where in the file the record or member begins.
             data: The bytes from there on that have been read.
             leave: Leave off before the first record that starts a member here or later; None: go on to the end.
         """
         self._size = _size_of(file)
         self._stream = _Stream(file, offset, data)
-        self._name = name
-        self._max_bytes = max_bytes
+        self._manner = manner
+        self._name = manner.name
+        self._max_bytes = manner.max_bytes
         self._is_start = offset == 0
         self._leave = leave
         self.left: int | None = None
@@ -270,7 +284,7 @@ class RecordReader:
             claim = f"the length of {header.length} bytes is wrong: no record ends there"
             return self._give_up(place, claim, header)
         stream.skip(need)
-        return Record(*place, _values(header, data[header.size : need], self._name, self._max_bytes))
+        return Record(*place, _values(header, data[header.size : need], self._manner))
 
     def _peek_header(self) -> bytes:
         size = 8 << 10
@@ -323,7 +337,7 @@ class RecordReader:
         return Record(*place, values if header is None else _common(header) | values)
 
 
-def _values(header: Header, block: bytes, name: str, max_bytes: int) -> dict[str, Any]:
+def _values(header: Header, block: bytes, manner: Manner) -> dict[str, Any]:
     """Return the RAW columns of a record whose block is whole."""
     values = _common(header)
     fields = header.fields
@@ -341,7 +355,7 @@ def _values(header: Header, block: bytes, name: str, max_bytes: int) -> dict[str
             media_type, charset = fields.get("warc-identified-payload-type"), None
         values |= {"content": block, "media_type": media_type, "charset": charset}
     else:
-        response = parse_response(block, max_bytes)
+        response = parse_response(block, manner.max_bytes)
         media_type, charset = parse_media_type(response.headers.get("content-type", ""))
         media_type = media_type or fields.get("warc-identified-payload-type")
         values |= {"status": response.status, "media_type": media_type, "charset": charset}
@@ -351,12 +365,22 @@ def _values(header: Header, block: bytes, name: str, max_bytes: int) -> dict[str
         notes |= {key: response.headers[field] for field, key in OPT_OUT_HEADERS.items() if field in response.headers}
         if response.problem:
             values["rule"] = "read.too_large" if response.too_large else "read.undecodable"
-            values["detail"] = f"{name}, {values['url']}: {response.problem}"
+            values["detail"] = f"{manner.name}, {values['url']}: {response.problem}"
         else:
             values["content"] = response.body
+    if manner.verify_digests and (wrong := _wrong_digest(header, block, manner.max_bytes)):
+        notes["digest_mismatch"] = wrong
     if notes:
         values["metadata"] = _to_json(json.loads(values["metadata"]) | notes)
     return values
+
+
+def _wrong_digest(header: Header, block: bytes, max_bytes: int) -> str:
+    """Return which digest the payload, or else the block, has if the record states another; else an empty string."""
+    if declared := header.fields.get("warc-payload-digest"):
+        is_http = header.kind == "response" and block.startswith(b"HTTP/")
+        return mismatch(declared, payload_forms(block, max_bytes) if is_http else (block,))
+    return mismatch(header.fields.get("warc-block-digest", ""), (block,))
 
 
 def _common(header: Header) -> dict[str, Any]:
