@@ -6,7 +6,7 @@ This is the one file that knows all families. It loads none of their heavy libra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,13 +33,14 @@ from curate.read.files import Files
 from curate.read.huggingface import HuggingFace
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet
+from curate.read.token_files import TokenFiles
 from curate.read.warc import Warc
 from curate.refusal import fields, nearest, refusals, shown, unknown_key, wanted_mapping
 from curate.rewrite.pii import Pii
 from curate.stage import Extractor, Repair, Rule, Settings, Source, Step
 from curate.stated import Stated
 from curate.tokens.tokenizer import TokenizerSettings
-from curate.yamlfile import Key, Tree, dotted, dump, merge, override, read
+from curate.yamlfile import Key, Tree, dotted, dump, merge, override, plain, read
 
 READERS: Mapping[str, type[Source]] = {
     "warc": Warc,
@@ -49,6 +50,7 @@ READERS: Mapping[str, type[Source]] = {
     "books": Books,
     "huggingface": HuggingFace,
 }
+TOKENS = "tokens"  # the kind of a source that is tokenised already
 EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
 REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {
@@ -128,10 +130,22 @@ class SourceRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSourceRecipe:
+    """A source that is tokenised already: it enters where token shards are arranged."""
+
+    name: str
+    paths: tuple[str, ...]  # as written, variables unexpanded
+    reader: TokenFiles
+    stated: Stated
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """A recipe that passed every check.
 
     Attributes:
+        sources: Those of texts.
+        token_sources: Those of token files.
         base: Folder against which relative paths are taken: that of the recipe file.
         modules: Plug-in modules, name to file; only with `allow_code`.
         places: Where the paths of inputs stand, for errors that only running shows: dotted key
@@ -151,6 +165,11 @@ class Recipe:
     base: Path
     modules: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
+    token_sources: tuple[TokenSourceRecipe, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all sources, those of texts first."""
+        return (*(source.name for source in self.sources), *(source.name for source in self.token_sources))
 
     def source(self, name: str) -> SourceRecipe:
         """Return a source by name."""
@@ -169,44 +188,24 @@ class Recipe:
         values: dict[str, Any] = {"name": self.name, "seed": self.seed, "max_errors": self.max_errors, "sources": {}}
         for source in self.sources:
             block: dict[str, Any] = {
-                "read": {"kind": source.kind, "paths": list(source.paths), **_plain(source.reader)},
-                "gate": _plain(source.gate),
+                "read": {"kind": source.kind, "paths": list(source.paths), **plain(source.reader)},
+                "gate": plain(source.gate),
             }
             if source.extractor is not None:
-                block["extract"] = {"kind": source.extractor_kind, **_plain(source.extractor)}
+                block["extract"] = {"kind": source.extractor_kind, **plain(source.extractor)}
             if source.repair is not None:
-                block["repair"] = {"kind": source.repair_kind, **_plain(source.repair)}
+                block["repair"] = {"kind": source.repair_kind, **plain(source.repair)}
             block["steps"] = [_step_values(step) for step in source.steps]
             block |= source.stated.values()
             values["sources"][source.name] = block
+        for one in self.token_sources:
+            read = {"kind": TOKENS, "paths": list(one.paths), **plain(one.reader)}
+            values["sources"][one.name] = {"read": read, **one.stated.values()}
         for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train"):
             section = getattr(self, name)
             if section is not None:
-                values[name] = _plain(section)
+                values[name] = plain(section)
         return values
-
-
-def _plain(settings: BaseModel) -> dict[str, Any]:
-    """Return settings as the recipe writes them: what is off or absent is left out only where that is its default."""
-    values: dict[str, Any] = {}
-    for name, info in type(settings).model_fields.items():
-        value = getattr(settings, name)
-        if value is None:
-            if info.default is not None:
-                values[name] = "off"
-            continue
-        values[name] = _plain_value(value)
-    return values
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _plain(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain_value(item) for key, item in value.items()}
-    if isinstance(value, tuple | list | frozenset):
-        return [_plain_value(item) for item in value]
-    return value
 
 
 def _step_values(block: StepBlock) -> dict[str, Any]:
@@ -218,7 +217,7 @@ def _step_values(block: StepBlock) -> dict[str, Any]:
             else {block.kind: inside}
         )
     assert block.step is not None
-    inside = _plain(block.written or block.step)
+    inside = plain(block.written or block.step)
     if block.name != block.kind:
         inside["name"] = block.name
     return {block.kind: inside}
@@ -285,6 +284,7 @@ class _Loader:
         self.allow_code = allow_code
         self.problems: list[Problem] = []
         self.modules: dict[str, str] = {}
+        self.token_sources: list[TokenSourceRecipe] = []
 
     def problem(self, key: Key, message: str) -> None:
         place, line = self.tree.place(key)
@@ -325,6 +325,7 @@ class _Loader:
             "train": self._section(Train, ("train",)),
         }
         self._cross_checks(sources, sections)
+        self._check_token_sources(sources, sections)
         if self.problems:
             raise RecipeError(tuple(self.problems))
         return Recipe(
@@ -332,6 +333,7 @@ class _Loader:
             seed=seed,
             max_errors=max_errors,
             sources=tuple(sources),
+            token_sources=tuple(self.token_sources),
             base=self.path.parent,
             modules=self.modules,
             places=self._places(),
@@ -409,12 +411,15 @@ class _Loader:
         for inner in block:
             if inner not in known:
                 self.problem((*key, inner), unknown_key(inner, known))
+        stated = self._build(Stated, {name: block[name] for name in fields(Stated) if name in block}, key)
+        if isinstance(block["read"], Mapping) and block["read"].get("kind") == TOKENS:
+            self._token_source(name, block, stated)
+            return None
         kind, paths, reader = self._reader((*key, "read"), block["read"])
         extractor_kind, extractor = self._kind((*key, "extract"), block.get("extract"), EXTRACTORS)
         repair_kind, repair = self._kind((*key, "repair"), block.get("repair"), REPAIRS)
         gate = self._build(Gate, block.get("gate"), (*key, "gate"))
         steps = self._steps((*key, "steps"), block.get("steps"))
-        stated = self._build(Stated, {name: block[name] for name in fields(Stated) if name in block}, key)
         needs_html = kind == "warc" or getattr(reader, "html", None) is not None
         if needs_html and "extract" not in block:
             self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: trafilatura}.")
@@ -424,21 +429,56 @@ class _Loader:
             name, kind, paths, reader, gate, extractor, extractor_kind, repair, repair_kind, steps, stated
         )
 
-    def _reader(self, key: Key, value: Any) -> tuple[str, tuple[str, ...], Source | None]:
-        if not isinstance(value, Mapping):
-            self.problem(key, f"must be a mapping with kind ({', '.join(READERS)}) and paths; got {shown(value)}.")
-            return "", (), None
-        rest = {name: item for name, item in value.items() if name != "paths"}
-        raw = value.get("paths")
+    def _token_source(self, name: str, block: Mapping[str, Any], stated: Stated | None) -> None:
+        key: Key = ("sources", name)
+        for inner in ("gate", "extract", "repair", "steps"):
+            if inner in block:
+                self.problem((*key, inner), "does not apply: the source holds tokens, and no texts to look at.")
+        inside = {key_: value for key_, value in block["read"].items() if key_ not in ("kind", "paths")}
+        reader = self._build(TokenFiles, inside, (*key, "read"), ("kind", "paths"))
+        paths = self._paths((*key, "read", "paths"), block["read"].get("paths"))
+        if reader is not None and stated is not None:
+            self.token_sources.append(TokenSourceRecipe(name, paths, reader, stated))
+
+    def _check_token_sources(self, sources: Sequence[SourceRecipe], sections: Mapping[str, Any]) -> None:
+        """Refuse token files without the tokenizer that made them, and phases over texts where there are none."""
+        tokenizer, dedup = sections["tokenizer"], sections["dedup"]
+        for one in self.token_sources:
+            key: Key = ("sources", one.name, "read", "kind")
+            if "tokenizer" not in self.tree.value:
+                self.problem(key, "token files need the tokenizer that made them: tokenizer: {load: path/to/it.model}.")
+            elif tokenizer is not None and tokenizer.load is None:
+                message = "the recipe trains a tokenizer, and these files hold another one's ids: load the one that made them."
+                self.problem(key, message)
+            if dedup is not None and one.name in dedup.keep.order:
+                self.problem(
+                    ("dedup", "keep", "order"), f"names '{one.name}', which holds tokens and no texts to compare."
+                )
+        if self.token_sources and not sources and not self.problems:
+            for name in ("dedup", "decontaminate", "validation"):
+                if sections[name] is not None:
+                    self.problem((name,), "looks at texts, and every source holds tokens.")
+
+    def _paths(self, key: Key, raw: Any) -> tuple[str, ...]:
+        """Return the paths of a source as written, after noting what cannot be one."""
         paths = (raw,) if isinstance(raw, str) else raw
         if not isinstance(paths, tuple) or not paths or not all(isinstance(path, str) and path for path in paths):
-            self.problem((*key, "paths"), f"must be a path or a list of paths; got {shown(raw)}.")
-            paths = ()
+            self.problem(key, f"must be a path or a list of paths; got {shown(raw)}.")
+            return ()
         for path in paths:
             try:
                 expand_variables(path)
             except ValueError as error:
-                self.problem((*key, "paths"), str(error))
+                self.problem(key, str(error))
+        return paths
+
+    def _reader(self, key: Key, value: Any) -> tuple[str, tuple[str, ...], Source | None]:
+        if not isinstance(value, Mapping):
+            kinds = ", ".join((*READERS, TOKENS))
+            self.problem(key, f"must be a mapping with kind ({kinds}) and paths; got {shown(value)}.")
+            return "", (), None
+        rest = {name: item for name, item in value.items() if name != "paths"}
+        paths = self._paths((*key, "paths"), value.get("paths"))
         kind, reader = self._kind(key, rest, READERS)
         return kind or "", paths, reader
 
@@ -454,8 +494,9 @@ class _Loader:
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             later = _NOT_BUILT.get((str(key[-1]), str(kind)))
-            near = nearest(str(kind), tuple(kinds))
-            hint = f"{later}." if later else f"must be one of {', '.join(kinds)}; got {shown(kind)}{near}"
+            known = (*kinds, TOKENS) if kinds is READERS else tuple(kinds)
+            near = nearest(str(kind), known)
+            hint = f"{later}." if later else f"must be one of {', '.join(known)}; got {shown(kind)}{near}"
             self.problem((*key, "kind"), hint)
             return None, None
         inner = {name: item for name, item in value.items() if name != "kind"}

@@ -18,7 +18,7 @@ from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, U
 from curate.inputs import expand_variables, is_remote, list_inputs
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
-from curate.recipe import Recipe, load
+from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe, load
 
 DEFAULT_MEMORY = 1 << 30
 
@@ -118,7 +118,8 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
 
     problems = []
     sources: dict[str, tuple[int, int] | None] = {}
-    for source in recipe.sources:
+    every: tuple[SourceRecipe | TokenSourceRecipe, ...] = (*recipe.sources, *recipe.token_sources)
+    for source in every:
         paths = [expand_variables(path) for path in source.paths]
         if any(is_remote(path) for path in paths):
             sources[source.name] = None
@@ -175,7 +176,8 @@ def describe(plan: Plan) -> str:
     """Return what `curate check` prints: the plan, the estimate, the resolved recipe."""
     lines = [f"{plan.recipe.name}: this recipe can run. Phases: {', '.join(plan.phases)}."]
     for name, found in plan.sources.items():
-        steps = ", ".join(block.name for block in plan.recipe.source(name).steps) or "none"
+        blocks = [block.name for source in plan.recipe.sources if source.name == name for block in source.steps]
+        steps = ", ".join(blocks) or "none"
         size = "not looked at" if found is None else f"{found[0]:,} files, {found[1]:,} bytes"
         lines.append(f"  source {name:<12} {size}; steps: {steps}")
     unknown = " plus what is remote or made on first use" if None in plan.sources.values() else ""
@@ -266,7 +268,7 @@ def run(
             check(recipe)
             _preflight(recipe, store, train=train)
             _begin(folder, recipe, progress)
-            account = Account(source.name for source in recipe.sources)
+            account = Account(recipe.names())
             account.facts |= {"limit": limit, "sample": sample}
             count = workers or _cores()
             executor = LocalExecutor(store, workers=count, memory=size, modules=recipe.modules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,8 @@ from curate.errors import InputError, Problem, RecipeError
 from curate.gate import Gate
 from curate.inputs import InputFile, expand_variables, is_remote, list_inputs
 from curate.plan import Task
-from curate.recipe import Recipe, SourceRecipe
+from curate.read.token_files import TokenFiles
+from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
 from curate.stage import Source
 
 
@@ -69,7 +71,7 @@ def list_sources(
     return found, facts
 
 
-def nothing_to_read(reader: Source, paths: Sequence[str]) -> str:
+def nothing_to_read(reader: Source | TokenFiles, paths: Sequence[str]) -> str:
     """Return why a reader would read none of these files, or an empty string if it would read some."""
     reasons = Counter(reader.passes_over(path) for path in paths)
     if not reasons or "" in reasons:
@@ -132,3 +134,46 @@ def removal_task(source: SourceRecipe, recipe: Recipe, cache: Cache) -> tuple[Ta
         "extract", source.name, "removal lists", (key,), compile_lists, (key, found.get("ids"), found.get("urls"))
     )
     return task, facts
+
+
+def list_token_files(
+    source: TokenSourceRecipe, recipe: Recipe, cache: Cache, tokenizer_sha256: str
+) -> tuple[list[tuple[InputFile, InputFile | None]], dict[str, Any]]:
+    """Return the token files of a source, each with its index or None, and what the manifest says of them.
+
+    An index is looked for among the files that match, and beside a local file.
+
+    Raises:
+        RecipeError: If a path matches nothing, or nothing that is read.
+        InputError: If a manifest of ours beside a file names another tokenizer.
+    """
+    from curate.read.token_files import index_names
+
+    key = f"sources.{source.name}.read.paths"
+    files = resolve_paths(source.paths, recipe, cache, key)
+    if problem := nothing_to_read(source.reader, [file.path for file in files]):
+        raise RecipeError((Problem(key, problem, None, recipe.places.get(key, "")),))
+    matched = {file.url: file for file in files}
+    found: list[tuple[InputFile, InputFile | None]] = []
+    for file in files:
+        if source.reader.passes_over(file.path):
+            continue
+        index = next((matched[name] for name in index_names(file.url) if name in matched), None)
+        if file.remote is None:
+            beside = [name for name in index_names(file.url) if Path(name).is_file()]
+            index = index or (list_inputs(beside[:1], recipe.base, cache)[0] if beside else None)
+            _same_tokenizer(Path(file.url), tokenizer_sha256)
+        found.append((file, index))
+    shown = [input_facts(file) | ({} if index is None else {"index": input_facts(index)}) for file, index in found]
+    return found, {"files": shown, **source.stated.values()}
+
+
+def _same_tokenizer(path: Path, sha256: str) -> None:
+    """Refuse token shards of ours that another tokenizer made."""
+    try:
+        known = json.loads((path.parent / "manifest.json").read_bytes()).get("tokenizer_sha256")
+    except (OSError, ValueError, AttributeError):
+        return
+    if isinstance(known, str) and known != sha256:
+        problem = f"the manifest beside it says that another tokenizer made it ({known[:12]}..., not {sha256[:12]}...)."
+        raise InputError(str(path), problem, "Load the tokenizer of that run: tokenizer/tokenizer.model in its folder.")

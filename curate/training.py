@@ -69,6 +69,7 @@ class Training:
         self.wanted = train and self.recipe.train is not None
         self.tokenizer = ""  # result key
         self.tokenizer_sha256 = ""
+        self.encoded: dict[str, list[str]] = {name: [] for name in self.recipe.names()}  # source -> keys, in order
         self.arranged: dict[str, str] = {}  # source -> result key
         self.exit_code = 0
 
@@ -90,11 +91,59 @@ class Training:
             )
             arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.recipe.tokenizer)
             tasks.append(Task("encode", shard.source.name, shard.name, (shard.encoded,), encode_shard, arguments))
-        run.perform("encode", tasks)
+            self.encoded[shard.source.name].append(shard.encoded)
+        run.perform("encode", tasks + self._token_files())
+        self._count_token_files()
         run.account.unchanged("encode")
         run.account.facts["tokenizer"] = card
-        tokens = sum(run.entry(shard.encoded).counts["tokens"] for shard in run.shards)
+        tokens = sum(run.entry(key).counts["tokens"] for keys in self.encoded.values() for key in keys)
         return f"{tokens:,} tokens, vocabulary {card['vocab_size']:,}"
+
+    def _token_files(self) -> list[Task]:
+        """Return the tasks that take in sources of token files."""
+        from curate.phases.token_files import TokenInputs, take_tokens
+        from curate.sources import list_token_files
+
+        run, seed = self.curation, self.recipe.seed
+        tasks = []
+        for source in self.recipe.token_sources:
+            files, run.inputs[source.name] = list_token_files(source, self.recipe, run.cache, self.tokenizer_sha256)
+            groups = [files] if run.limit is not None else [[one] for one in files]  # one reader counts to a limit
+            for number, group in enumerate(groups):
+                inputs = TokenInputs(source.name, source.reader, tuple(group), run.limit, run.sample, seed)
+                key = run.key(
+                    "encode",
+                    source=source.name,
+                    reader=stage_key(source.reader),
+                    files=[(one.pattern, one.path, one.digest, index and index.digest) for one, index in group],
+                    tokenizer=self.tokenizer_sha256,
+                    stage=stage_key(self.recipe.tokenizer),
+                    limit=run.limit,
+                    sample=None if run.sample is None else (run.sample, seed),
+                )
+                self.encoded[source.name].append(key)
+                arguments = (key, inputs, self.tokenizer, self.recipe.tokenizer)
+                tasks.append(Task("encode", source.name, f"{number:05d}", (key,), take_tokens, arguments))
+        return tasks
+
+    def _count_token_files(self) -> None:
+        """Put the documents of token files into the account: all are read and kept."""
+        run = self.curation
+        for source in self.recipe.token_sources:
+            ledger = run.account.ledgers[source.name]
+            for number, key in enumerate(self.encoded[source.name]):
+                counts = run.entry(key).counts
+                ledger.read += counts["documents"]
+                ledger.kept += counts["documents"]
+                ledger.bytes_read += counts["bytes"]
+                ledger.bytes_kept += counts["bytes"]
+                run.publish(key, "decisions.parquet", f"decisions/{source.name}/{number:05d}.parquet")
+            ledger.bytes_payload += sum(file["bytes"] for file in run.inputs[source.name]["files"])
+            compared = [name for name in ("dedup", "decontaminate", "validation") if getattr(self.recipe, name)]
+            if compared:
+                text = f"{source.name} holds tokens: it has no part in {', '.join(compared)}."
+                run.account.warnings.append(text)
+                run.progress.note(f"  note: {text}")
 
     def _skip(self, phase: str) -> str:
         self.curation.account.unchanged(phase)
@@ -143,12 +192,11 @@ class Training:
 
         run = self.curation
         tasks = []
-        for source in self.recipe.sources:
-            encoded = [shard.encoded for shard in run.shards if shard.source is source]
+        for name, encoded in self.encoded.items():
             key = run.key("arrange", encoded=encoded, tokenizer=self.tokenizer_sha256, seed=self.recipe.seed)
-            self.arranged[source.name] = key
-            arguments = (key, source.name, encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
-            tasks.append(Task("arrange", source.name, "", (key,), arrange_source, arguments))
+            self.arranged[name] = key
+            arguments = (key, name, encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
+            tasks.append(Task("arrange", name, "", (key,), arrange_source, arguments))
         run.perform("arrange", tasks)
         for name, key in self.arranged.items():
             files = sorted(run.entry(key).files, key=lambda file: file == "manifest.json")  # the manifest comes last

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from curate.errors import Problem
 
 if TYPE_CHECKING:
@@ -346,3 +348,26 @@ def dump(value: Any) -> str:
     out = io.StringIO()
     yaml.dump(value, out)
     return out.getvalue()
+
+
+def plain(settings: BaseModel) -> dict[str, Any]:
+    """Return settings as the recipe writes them: what is off or absent is left out only where that is its default."""
+    values: dict[str, Any] = {}
+    for name, info in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is None:
+            if info.default is not None:
+                values[name] = "off"
+            continue
+        values[name] = _plain_value(value)
+    return values
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [_plain_value(item) for item in value]
+    return value

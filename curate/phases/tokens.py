@@ -155,7 +155,8 @@ def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, 
         output.path("card.json").write_text(json.dumps(card, indent=2) + "\n")
 
 
-def _tokenizer(context: TaskContext, key: str, settings: TokenizerSettings) -> Tokenizer:
+def open_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings) -> Tokenizer:
+    """Return the tokenizer that a result holds."""
     eos = settings.eos if settings.load is not None else settings.trained_eos
     return Tokenizer.load(context.entry(key).path("tokenizer.model").read_bytes(), eos=eos, bos=settings.bos)
 
@@ -164,7 +165,7 @@ def encode_shard(
     context: TaskContext, key: str, source: str, collected: str, tokenizer_key: str, settings: TokenizerSettings
 ) -> None:
     """Write the encoded runs of one document shard: tokens.bin and documents.parquet."""
-    tokenizer = _tokenizer(context, tokenizer_key, settings)
+    tokenizer = open_tokenizer(context, tokenizer_key, settings)
     documents = context.entry(collected).path("documents.parquet")
     with context.writing(key) as output:
         shard = EncodedShard(output.path("tokens.bin"), output.path("documents.parquet"))
@@ -184,7 +185,7 @@ def arrange_source(
     seed: int,
 ) -> None:
     """Write the token shards of one source, both splits, and their manifest.json."""
-    tokenizer = _tokenizer(context, tokenizer_key, settings)
+    tokenizer = open_tokenizer(context, tokenizer_key, settings)
     shards = [
         EncodedShard(_file(context, one, "tokens.bin"), _file(context, one, "documents.parquet")) for one in encoded
     ]
