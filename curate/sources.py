@@ -110,7 +110,7 @@ def removal_task(source: SourceRecipe, recipe: Recipe, cache: Cache) -> tuple[Ta
     Raises:
         RecipeError: If a list's file is not there, or an entry of the recipe is the name of a file.
     """
-    from curate.phases.removal import ListInputs, compile_lists
+    from curate.phases.removal import VERSION, ListInputs, compile_lists
 
     found: dict[str, ListInputs] = {}
     facts: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def removal_task(source: SourceRecipe, recipe: Recipe, cache: Cache) -> tuple[Ta
     if not found:
         return None, {}
     content = {name: [sorted(file.digest for file in one.files), sorted(one.entries)] for name, one in found.items()}
-    key = key_of(phase="extract", gate=Gate.version, lists=content)
+    key = key_of(phase="extract", removal=(VERSION, Gate.version), lists=content)
     task = Task(
         "extract", source.name, "removal lists", (key,), compile_lists, (key, found.get("ids"), found.get("urls"))
     )

@@ -421,7 +421,7 @@ PHASE_CODE = {
     "decontaminate": "curate.phases.decontaminate",
     "choose": "curate.phases.cluster",
     "collect": "curate.phases.collect",
-    "encode": "curate.phases.tokens",
+    "encode": "curate.phases.token_files",  # and, as it imports it, curate.phases.tokens
     "arrange": "curate.phases.tokens",
     "mix": "curate.mix",
 }

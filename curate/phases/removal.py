@@ -16,6 +16,8 @@ from curate.plan import TaskContext
 from curate.read.compression import read_chunks, refusal
 from curate.removal import RemovalLists, hash_of, listed_address, listed_id
 
+VERSION = 1  # raise when other hashes come out of the same lists; the canonical form has the version of `Gate`
+
 _BATCH = 1 << 16  # hashes handed on at once
 _COMMENT = re.compile(r"(?:\A|\s)#.*", re.DOTALL)
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is no address, and most likely no list

@@ -89,9 +89,9 @@ def take_tokens(
                 documents += len(batch)
                 tokens += sum(len(one.run) for one in batch)
                 size += sum(lengths)
-        for one in (one for pair in inputs.files for one in pair if one is not None and one.remote is None):
-            if context.cache.digest(Path(one.url)) != one.digest:
-                raise InputError(one.url, "it changed while it was read.", "Let its writer finish, then run again.")
+        for file in (one for pair in inputs.files for one in pair if one is not None and one.remote is None):
+            if context.cache.digest(Path(file.url)) != file.digest:
+                raise InputError(file.url, "it changed while it was read.", "Let its writer finish, then run again.")
         output.counts |= {"documents": documents, "tokens": tokens, "bytes": size}
 
 
