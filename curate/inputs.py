@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from curate.errors import InputError
-from curate.remote import BLOCK_BYTES, WAITS, RangeReader, Remote, download, list_remote
+from curate.remote import BLOCK_BYTES, WAITS, NotInRanges, RangeReader, Remote, download, list_remote
 from curate.stage import START, Cut
 
 if TYPE_CHECKING:
@@ -298,23 +298,33 @@ def _local_name(file: InputFile) -> str:
     return re.sub(r"[^\w.\-]", "_", file.path)[-120:]
 
 
-def open_part(part: Part, folder: Path, most: int | None = None, waits: tuple[float, ...] = WAITS) -> IO[bytes]:
+def open_part(
+    part: Part, folder: Path, *, most: int | None = None, sparing: bool = False, waits: tuple[float, ...] = WAITS
+) -> IO[bytes]:
     """Open the file that a part is of: a local one where it is, a remote one as a local copy of what is needed of it.
 
     Args:
         part: The part; a remote file that is wanted whole is downloaded first.
         folder: For local copies.
         most: Bytes of a remote file that may be read through ranges, for a look at it; NotInRanges is raised beyond.
+        sparing: Whether reading may end early, so that a whole remote file is better not fetched at once.
         waits: Seconds before each further attempt at a transfer.
 
     Raises:
         InputError: As `fetch`, here and while a range is read.
     """
     remote = part.file.remote
-    if remote is None or (part.is_whole and most is None):
+    if remote is None or (part.is_whole and most is None and not (sparing and remote.bytes)):
         return open_input(fetch(part.file, folder, waits))
     reader = RangeReader(remote, folder / _local_name(part.file), part.last_byte, most, waits)
-    return io.BufferedReader(reader, BLOCK_BYTES)
+    stream = io.BufferedReader(reader, BLOCK_BYTES)
+    if sparing and part.is_whole:
+        try:
+            stream.peek(1)
+        except NotInRanges:
+            stream.close()
+            return open_input(fetch(part.file, folder, waits))
+    return stream
 
 
 def open_input(path: Path) -> IO[bytes]:

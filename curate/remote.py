@@ -117,7 +117,7 @@ def list_remote(path: str) -> list[tuple[str, Remote]]:
 
 # What file systems call the time of the last change, in the order in which one is believed.
 _CHANGED = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", "generation", "created")
-_CHECKSUMS = ("ETag", "etag", "Content-MD5", "content_md5", "md5Hash", "Digest", "sha", "checksum")
+_CHECKSUMS = ("ETag", "etag", "Content-MD5", "content_md5", "md5Hash", "Digest", "sha", "blob_id", "checksum")
 
 
 def _remote(url: str, size: int, facts: Mapping[str, Any]) -> Remote:
@@ -134,7 +134,14 @@ def _remote(url: str, size: int, facts: Mapping[str, Any]) -> Remote:
 
 
 def _version(facts: Mapping[str, Any]) -> str:
-    return next((str(facts[name]) for name in (*_CHECKSUMS, *_CHANGED) if facts.get(name)), "")
+    """Return what a file's facts say of its version; one service writes the same ETag with quotation marks and without."""
+    found = next((str(facts[name]) for name in (*_CHECKSUMS, *_CHANGED) if facts.get(name)), "")
+    return _tag(found)
+
+
+def _tag(etag: str) -> str:
+    """Return an ETag in the form in which two are compared."""
+    return etag.removeprefix("W/").strip('"')
 
 
 def _headers(url: str) -> Mapping[str, str]:
@@ -214,7 +221,7 @@ def _checked(remote: Remote, response: http.client.HTTPResponse, first: int) -> 
     """
     headers = response.headers
     etag, modified = headers.get("ETag", ""), headers.get("Last-Modified", "")
-    if remote.etag and etag and remote.etag.removeprefix("W/") != etag.removeprefix("W/"):
+    if remote.etag and etag and _tag(remote.etag) != _tag(etag):
         raise _changed(remote, f"its ETag was {remote.etag} and is {etag}")
     if remote.modified and modified and remote.modified != modified:
         raise _changed(remote, f"its last change was {remote.modified} and is {modified}")

@@ -427,6 +427,24 @@ def test_each_part_fetches_its_own_bytes(
     assert found == texts(reader, served.data)
 
 
+def test_a_limit_spares_the_rest_of_a_remote_file(served: Served, tmp_path: Path) -> None:
+    lines = b"".join(json.dumps({"text": os.urandom(500).hex()}).encode() + b"\n" for _ in range(4000))
+    served.data = lines
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(f"name: r\nsources:\n  own:\n    read: {{kind: jsonl, paths: '{served.url}'}}\n")
+    for name, ranges, least, most in (
+        ("with", True, 0, 0.5),
+        ("without", False, 1, 2),
+    ):  # it answers twice, and the first is hung up on
+        served.ranges, served.sent = ranges, 0
+        folder = tmp_path / name
+        machine.run(recipe, folder, until="extract", limit=7)
+        [path] = (folder / "run" / "extracted" / "own").glob("*.parquet")
+        found = pq.read_table(path)["text"].to_pylist()
+        assert found == [json.loads(line)["text"] for line in lines.splitlines()[:7]]
+        assert least * len(lines) <= served.sent <= most * len(lines)
+
+
 def test_what_cannot_be_cut_from_afar_stays_whole(served: Served, tmp_path: Path) -> None:
     served.data = table_bytes(1000, 100)
     file = listed(served)

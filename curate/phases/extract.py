@@ -113,7 +113,8 @@ def _unchanged(context: TaskContext, file: InputFile) -> None:
 
 def _records(context: TaskContext, settings: ExtractSettings, part: Part) -> Iterator[pa.RecordBatch]:
     name = part.file.path
-    with context.scratch() as folder, open_part(part, folder) as stream:
+    sparing = settings.limit is not None
+    with context.scratch() as folder, open_part(part, folder, sparing=sparing) as stream:
         try:
             if part.is_whole:
                 yield from settings.reader.read(stream, name)

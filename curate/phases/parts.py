@@ -35,7 +35,7 @@ def find_cuts(context: TaskContext, key: str, source: str, reader: Source, file:
     with context.writing(key) as output, context.scratch() as folder:
         cuts: tuple[Cut, ...] = ()
         try:
-            with open_part(Part(file), folder, LOOK_BYTES) as stream:
+            with open_part(Part(file), folder, most=LOOK_BYTES) as stream:
                 cuts = reader.cuts(stream, file.path, every)
         except NotInRanges:
             pass
