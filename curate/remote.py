@@ -99,14 +99,26 @@ def list_remote(path: str) -> list[tuple[str, Remote]]:
 
     try:
         filesystem, location = fsspec.core.url_to_fs(path)
-        names = sorted(filesystem.glob(location)) if any(sign in path for sign in "*[") else [location]
         prefix = location[: min((location.find(sign) for sign in "*[" if sign in location), default=len(location))]
         prefix = prefix[: prefix.rfind("/") + 1]
+        if any(sign in path for sign in "*["):
+            names = sorted(filesystem.glob(location))
+        elif "http" not in filesystem.protocol and filesystem.info(location).get("type") == "directory":
+            prefix = location.rstrip("/") + "/"
+            names = sorted(filesystem.find(location))  # every file below it, as of a local folder
+        else:
+            names = [location]
         found = []
         for name in names:
             facts = filesystem.info(name)
+            if facts.get("type") == "directory":
+                continue
             url = filesystem.unstrip_protocol(name)
             found.append((name.removeprefix(prefix), _remote(url, int(facts.get("size") or 0), facts)))
+    except ImportError as error:
+        hub = "Install it with `pip install 'curate[huggingface]'`."
+        remedy = hub if path.startswith("hf://") else "Install what it names."
+        raise InputError(path, f"cannot be listed: {error}.", remedy) from error
     except Exception as error:
         problem = f"cannot be listed: {type(error).__name__}: {str(error).rstrip('.')}."
         raise InputError(path, problem, "Check the address and the network.") from error
