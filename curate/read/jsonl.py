@@ -264,7 +264,7 @@ def member_cuts(file: IO[bytes], every: int) -> tuple[Cut, ...]:
     cuts: list[Cut] = []
     position, member = 0, 0
     for chunk in read_chunks(file)[1]:
-        if chunk.problem:
+        if chunk.problem or (not position and refusal(chunk.data)):
             return ()
         if chunk.member != member:
             member = chunk.member
