@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 MAX_CHAPTERS = 20_000
+MAX_FACT_CHARACTERS = 1000  # of one of a book's statements about itself: some put a licence's whole text there
 
 _HEADING_LINE = re.compile(
     r"""(?ix) [ \t]{0,40} [\[_*=]{0,3} [ \t]{0,4}
@@ -36,7 +37,13 @@ _HEADING_LINE = re.compile(
           |chapitre|livre|partie|lettre|kapitel|buch|teil|brief|akt
           |cap[ií]tulo|cap[ií]tol|libro|parte|carta|escena|acto
           |livro|cena|hoofdstuk|boek|deel|kapittel|luku|rozdział|глава|часть|книга ) [ ]
-        (?: [ivxlcdm]{1,9} | \d{1,4} | [a-zà-ÿ\-]{2,20} ) \b
+        (?: [ivxlcdm]{1,9} | \d{1,4}
+          | (?:the[ ])? (?: first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|last )
+          | one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen
+          | (?: twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety ) (?: -[a-z]{3,5} )?
+          | premi[eè]re?|deuxi[eè]me|troisi[eè]me|erste[rs]?|zweite[rs]?|dritte[rs]?|primeir[oa]|segund[oa]|terceir[oa]
+          |primer[oa]?|tercer[oa]?
+          | prim[oa]|second[oa]|terz[oa]|eerste|tweede|derde ) \b
       | (?: preface|prologue|epilogue|introduction|conclusion|afterword|foreword|appendix|postscript
           |préface|prólogo|epílogo|prefácio|vorwort
           |nachwort|voorrede ) \b (?=[^\w]{0,3}$)
@@ -140,8 +147,9 @@ class Books(Source):
                 yield _Book("tei", one.facts, list(one.chapters))
         elif root.lower() == "html" or path.endswith((".html", ".htm", ".xhtml")):
             yield _html(text, by_chapter=self.chapters)
-        elif root and path.endswith((".xml", ".tei")):
-            raise MarkupError(f"its root element <{root}> is neither TEI nor XHTML. Name another kind of reader for it")
+        elif path.endswith((".xml", ".tei")) and (root or text.lstrip().startswith("<")):
+            what = f"its root element <{root}> is neither TEI nor XHTML" if root else "it has no root element"
+            raise MarkupError(f"{what}. Take the file out of the paths")
         else:
             yield _Book("text", {}, [Chapter("", text)])
 
@@ -243,7 +251,7 @@ def _without_gutenberg(parts: Sequence[Chapter | str]) -> tuple[list[Chapter | s
     left: list[Chapter | str] = []
     place = 0
     for part, text in zip(parts, texts, strict=True):
-        start, end = max(book.start - place, 0), min(book.end - place, len(text))
+        start, end = max(book.start - place, 0), max(min(book.end - place, len(text)), 0)
         place += len(text) + len(joint)
         if isinstance(part, str) or (start, end) == (0, len(text)):
             left.append(part)
@@ -257,13 +265,13 @@ def _metadata(book: _Book, gutenberg: dict[str, Any]) -> tuple[dict[str, Any], d
     stated = dict(book.facts)
     identifier = stated.pop("identifier", None) or (str(gutenberg["ebook"]) if "ebook" in gutenberg else None)
     language = str(stated.pop("language", None) or gutenberg.get("language") or "")
-    code = LANGUAGE_CODES.get(language.lower(), language if _CODE.fullmatch(language) else None)
+    code = LANGUAGE_CODES.get(language.lower(), language.replace("_", "-") if _CODE.fullmatch(language) else None)
     facts: dict[str, Any] = {"format": book.form}
     if "title" in gutenberg:
         facts["title"] = gutenberg["title"]
     if "author" in gutenberg:
         facts["creator"] = [gutenberg["author"]]
-    facts |= stated
+    facts |= {name: value[:MAX_FACT_CHARACTERS] if isinstance(value, str) else value for name, value in stated.items()}
     if named := license_of_notice(f"{stated.get('license_url', '')} {stated.get('rights', '')}"):
         facts["license"] = named
     if gutenberg:

@@ -1,8 +1,9 @@
 """EPUB 2 and 3 (EPUB 3.3, W3C): the pages of the spine in reading order, within fixed limits.
 
-Navigation documents and tables of contents are no pages of the book. A page that is missing or damaged costs itself.
-Books under digital rights management are told by `META-INF/encryption.xml`: whatever it names beside obfuscated fonts
-is ciphertext. Sizes stated in a zip file are not believed: what comes out is counted.
+Navigation documents, and pages of EPUB 2 that are called a table of contents and are mostly links, are no pages of the
+book. A page that is missing or damaged costs itself. Books under digital rights management are told by
+`META-INF/encryption.xml`: whatever it names beside obfuscated fonts is ciphertext. Sizes stated in a zip file are not
+believed: what comes out is counted.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from urllib.parse import unquote, urlsplit
 
 from curate.read.flow import Chapter, Flow
 from curate.read.markup import MarkupError, decode_markup, page_events, parse_xml
-from curate.read.xhtml import add_page
+from curate.read.xhtml import add_page, link_share
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 MAX_MEMBERS = 20_000
+MAX_LIST_BYTES = 8 << 20
 MAX_PAGES = 10_000
+MOST_LINKS = 0.5  # share of characters in links: some books put their preface on the page of contents
 _CHUNK = 64 << 10
 
 _PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/x-dtbook+xml")
@@ -92,15 +95,33 @@ def read_epub(file: IO[bytes], max_bytes: int) -> EpubText:
         if isinstance(item, str):
             book.pages.append(item)
             continue
-        if item is None or "nav" in item.properties or item.name in contents or item.name in seen:
+        if item is None or "nav" in item.properties or item.name in seen:
             continue
         seen.add(item.name)
-        page = _page(container, item)
+        page = _page(container, item, may_be_contents=item.name in contents)
         if isinstance(page, str) or page.text.strip():
             book.pages.append(page)
     if not book.pages:
         raise EpubError("read.bad_record", "its spine names no page with text")
     return book
+
+
+def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - (1 << 16) - 22))
+    tail = file.read()
+    end = tail.rfind(_END_OF_ZIP)
+    if end < 0:
+        what = "its list of members is missing: the file is truncated. Fetch or write the file again"
+        raise EpubError("read.truncated", what)
+    listed = int.from_bytes(tail[end + 12 : end + 16], "little")
+    if listed > MAX_LIST_BYTES:  # zipfile reads all of it, whatever it holds
+        raise EpubError("read.too_large", f"its list of members takes {listed} bytes, more than a book's ever does")
+    try:
+        return zipfile.ZipFile(file)
+    except _DAMAGE as error:
+        problem = f"the zip file is damaged: {str(error).rstrip('.')}. Fetch or write the file again"
+        raise EpubError("read.bad_record", problem) from error
 
 
 class _Container:
@@ -109,20 +130,7 @@ class _Container:
     def __init__(self, file: IO[bytes], max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._left = max_bytes
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except _DAMAGE as error:
-            file.seek(0, 2)
-            size = file.tell()
-            file.seek(max(0, size - (1 << 16) - 22))
-            is_cut = _END_OF_ZIP not in file.read()
-            what = (
-                "its list of members is missing: the file is truncated"
-                if is_cut
-                else f"the zip file is damaged: {error}"
-            )
-            rule = "read.truncated" if is_cut else "read.bad_record"
-            raise EpubError(rule, f"{what}. Fetch or write the file again") from error
+        self._zip = _open_zip(file)
         members = self._zip.infolist()
         if len(members) > MAX_MEMBERS:
             raise EpubError(
@@ -202,7 +210,8 @@ class _Container:
                 )
 
 
-def _page(container: _Container, item: _Item) -> Chapter | str:
+def _page(container: _Container, item: _Item, *, may_be_contents: bool) -> Chapter | str:
+    """Return a page, empty if it is a table of contents, or why it cannot be read."""
     try:
         data = container.read(item.name)
     except EpubError as error:
@@ -210,7 +219,10 @@ def _page(container: _Container, item: _Item) -> Chapter | str:
             raise
         return error.message
     flow = Flow()
-    add_page(flow, page_events(decode_markup(data), is_xhtml=True))
+    text = decode_markup(data)
+    if may_be_contents and link_share(page_events(text, is_xhtml=True)) > MOST_LINKS:
+        return Chapter("", "")
+    add_page(flow, page_events(text, is_xhtml=True))
     chapters = flow.chapters(None)
     title = next((mark.title for mark in flow.marks if mark.title), "")
     return Chapter(title, chapters[0].text) if chapters else Chapter("", "")
@@ -259,13 +271,13 @@ def _page_item(items: dict[str, _Item], name: str) -> _Item | str | None:
 
 
 def _contents_pages(package: _Element, folder: str) -> set[str]:
-    """Return the pages that EPUB 2's guide calls a table of contents, unless it calls them the text as well."""
+    """Return the pages that EPUB 2's guide calls a table of contents."""
     guide = [
         (element.get("type", "").lower(), _resolve(folder, element.get("href", "")))
         for element in package.iter()
         if _local(element) == "reference"
     ]
-    return {name for kind, name in guide if kind == "toc"} - {name for kind, name in guide if kind in ("text", "start")}
+    return {name for kind, name in guide if kind == "toc"}
 
 
 def _facts(package: _Element) -> dict[str, Any]:
@@ -276,7 +288,7 @@ def _facts(package: _Element) -> dict[str, Any]:
         if "purl.org/dc/" not in str(element.tag):
             continue
         name, value = _local(element).lower(), " ".join("".join(element.itertext()).split())
-        if not value:
+        if not value or value.lower() in ("unknown", "none", "n/a"):
             continue
         if name in ("creator", "contributor", "subject"):
             facts.setdefault(name, []).append(value)

@@ -240,10 +240,10 @@ SHARED: dict[str, tuple[tuple[str | None, str], ...]] = {
     ),
     "properties": (("Java Properties", ""),),
     "q": (("HiveQL", r"(?i)^[ \t]*(?:select|create\s+(?:table|view)|set\s+hive\.)\s"), ("q", "")),
-    "r": (("Rebol", r"(?i)\A\s*(?:.*\n){0,5}?\s*rebol\s*\["), ("R", "")),
+    "r": (("Rebol", r"^[ \t]*(?i:rebol)\s{0,9}\["), ("R", "")),
     "rs": (("XML", _XML), ("RenderScript", r"^[ \t]*#pragma\s+(?:rs|version)\b"), ("Rust", "")),
     "s": (("Assembly", ""),),
-    "sc": (("SuperCollider", r"^[ \t]*(?:\+?\s*\w+\s*:\s*\w+\s*\{|\*\w+\s*\{|SynthDef\b|\^this)"), ("Scala", "")),
+    "sc": (("SuperCollider", r"^\+?[ \t]?\w+[ \t]?:[ \t]?\w+[ \t]?\{|^[ \t]*\*\w+[ \t]?\{|\bSynthDef\b|\^this\b"), ("Scala", "")),
     "sol": (("Gerber Image", r"^(?:%FS|D\d\d\*|M02\*)"), ("Solidity", "")),
     "st": (("Smalltalk", r"^!|\bsubclass:\s*#|\bifTrue:\s*\["), ("StringTemplate", r"\$\w+[$.;(]|<\w+>"), ("Smalltalk", "")),
     "t": (("Turing", r"^[ \t]*(?:put\s+\"|end\s+(?:for|loop|if)\b)"), ("Terra", r"^[ \t]*(?:terra\s+\w|local\s+\w+\s*=)"), ("Perl", "")),
@@ -339,7 +339,7 @@ BY_INTERPRETER = {
     "crystal": "Crystal", "dart": "Dart", "gjs": "JavaScript",
 }  # fmt: skip
 _MODE_LINE = re.compile(
-    r"-\*-\s*(?:(?:.{0,80}?;\s*)?mode:\s*)?([A-Za-z][\w+#\-]*)\s*(?:;.{0,80}?)?-\*-|\bvim?:.{0,60}?\b(?:ft|filetype)=(\w+)"
+    r"-\*-\s*(?:(?:.{0,80}?;\s*)?(?i:mode):\s*)?([A-Za-z][\w+#\-]*)\s*(?:;.{0,80}?)?-\*-|\bvim?:.{0,60}?\b(?:ft|filetype)=(\w+)"
 )
 BY_MODE = {
     "c": "C", "c++": "C++", "cpp": "C++", "objc": "Objective-C", "java": "Java", "python": "Python", "perl": "Perl",
@@ -377,7 +377,7 @@ def programming_language(name: str, text: str) -> str | None:
     by_mode = _of_mode_line(head)
     if extension in SHARED:
         languages = [language for language, _ in SHARED[extension]]
-        return by_mode if by_mode in languages else _of_signs(extension, head)
+        return by_mode if by_mode is not None and by_mode in languages else _of_signs(extension, head)
     if match := SHEBANG.match(head):
         return BY_INTERPRETER.get(match[1].lower())
     if _MAN_PAGE.fullmatch(extension) and re.search(r"""(?m)^[.'](?:TH|Dd|SH)\b""", head):

@@ -106,6 +106,10 @@ _GNU_NAMES = {"affero": "AGPL", "lesser": "LGPL", "library": "LGPL", None: "GPL"
 _CC_ADDRESS = re.compile(
     r"creativecommons\.org/(?:licenses/(by(?:-nc)?(?:-nd|-sa)?)/(\d\.\d)|publicdomain/(zero)/1\.0)"
 )
+_CC_SPELLED = re.compile(
+    r"creative commons attribution((?: noncommercial)?(?: noderiv(?:ative)?s?)?(?: sharealike)?)"
+    r"(?: licen[sc]e| version| v)* ?(\d) (\d)\b"
+)
 _CC_NAME = re.compile(r"(?i)\bCC[ -](BY(?:-NC)?(?:-ND|-SA)?)[ -](\d\.\d)\b")
 
 # What people write for an identifier, folded as above.
@@ -212,6 +216,13 @@ def license_of_notice(head: str) -> str | None:
     if named := _CC_NAME.search(head):
         return f"CC-{named[1].upper()}-{named[2]}"
     words = folded(head)
+    if spelled := _CC_SPELLED.search(words):
+        kinds = [
+            short
+            for short, long in (("NC", "noncommercial"), ("ND", "noderiv"), ("SA", "sharealike"))
+            if long in spelled[1]
+        ]
+        return f"CC-{'-'.join(['BY', *kinds])}-{spelled[2]}.{spelled[3]}"
     if match := _GNU_NOTICE.search(words):
         version = _GNU_VERSION.search(match["rest"])
         if version is not None:

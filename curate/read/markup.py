@@ -172,6 +172,7 @@ def page_events(text: str, *, is_xhtml: bool) -> Iterator[Event]:
         try:
             root = parse_xml(text)
         except MarkupError:
+            text, _ = _without_doctype(text)
             text = _without_cdata(_SELF_CLOSED.sub(r"<\1\2></\1>", text))
         else:
             yield from xml_events(root)

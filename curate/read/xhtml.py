@@ -29,7 +29,7 @@ _HEADING = re.compile(r"h([1-6d])|doctitle|docauthor")
 _VERSE = re.compile(r"(?i)(?:^|[\s_-])(?:poem|poetry|stanza|verses?|strophe|line-?group|linegroup|lg)(?:[\s_\-\d]|$)")
 _STANZA = re.compile(r"(?i)(?:^|[\s_-])(?:stanza|strophe|line-?group|linegroup|lg)(?:[\s_\-\d]|$)")
 _PAGE_NUMBER = re.compile(r"(?i)(?:^|\s)(?:page-?num(?:ber)?s?|page-?no|pagebreak|pb|x-ebookmaker-pageno)(?:\s|$)")
-_PAGE_ROLES = ("pagebreak", "doc-pagebreak", "page-list", "doc-pagelist", "toc", "doc-toc", "landmarks")
+_PAGE_ROLES = ("pagebreak", "doc-pagebreak", "page-list", "doc-pagelist", "toc", "doc-toc", "landmarks", "navigation")
 _NOTE_ROLES = ("noteref", "doc-noteref")
 _MOST_INITIAL = 2  # characters of a picture's alternative text that stands for an initial letter
 
@@ -37,6 +37,21 @@ _MOST_INITIAL = 2  # characters of a picture's alternative text that stands for 
 def add_page(flow: Flow, events: Iterable[Event]) -> None:
     """Add the text of a page to a flow."""
     _Page(flow).add(events)
+
+
+def link_share(events: Iterable[Event]) -> float:
+    """Return the share of a page's characters outside its head that stand in links."""
+    num_linked = num_characters = depth = in_head = 0
+    for event in events:
+        if event.kind == "text":
+            size = 0 if in_head else len("".join(event.name.split()))
+            num_characters += size
+            num_linked += size if depth else 0
+        elif event.name == "a":
+            depth += 1 if event.kind == "start" else -1
+        elif event.name == "head":
+            in_head += 1 if event.kind == "start" else -1
+    return num_linked / num_characters if num_characters else 0.0
 
 
 class _Page:

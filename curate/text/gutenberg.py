@@ -60,18 +60,17 @@ _OLD_TITLE = re.compile(
 )
 _RELEASE = re.compile(r"(?im)^[ \t]*(?P<date>[A-Z][a-z]+,? (?:\d{1,2}, )?(?:19|20)\d\d)[ \t]+\[\s?E-?(?:book|text)")
 _FIELDS = {
-    "Title": "title",
-    "Author": "author",
-    "Authors": "author",
-    "Editor": "editor",
-    "Translator": "translator",
-    "Illustrator": "illustrator",
-    "Language": "language",
-    "Release Date": "release_date",
-    "Posting Date": "posting_date",
-    "Original Publication": "original_publication",
-    "Original publication": "original_publication",
-    "Credits": "credits",
+    "title": "title",
+    "author": "author",
+    "authors": "author",
+    "editor": "editor",
+    "translator": "translator",
+    "illustrator": "illustrator",
+    "language": "language",
+    "release date": "release_date",
+    "posting date": "posting_date",
+    "original publication": "original_publication",
+    "credits": "credits",
 }
 
 
@@ -140,19 +139,19 @@ def _line_offset(text: str, lines: int) -> int:
 def _facts(header: str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for match in _FIELD.finditer(header):
-        name = _FIELDS.get(match["name"])
+        name = _FIELDS.get(match["name"].lower())
         if name and name not in facts:
             facts[name] = " ".join(match["value"].split())
     if number := _NUMBER.search(header):
         facts["ebook"] = int(number[1])
     for name in facts.keys() & {"release_date", "posting_date"}:
-        facts[name] = _NUMBER.sub("", facts[name]).strip(" []")
+        facts[name] = facts[name].partition("[")[0].strip()
     if "release_date" not in facts and (release := _RELEASE.search(header)):
         facts["release_date"] = release["date"]
     if "title" not in facts and (old := _OLD_TITLE.match(header)):
         facts["title"] = " ".join(old["title"].split()).strip(" ,")
         if old["author"]:
-            facts.setdefault("author", " ".join(old["author"].split()))
+            facts.setdefault("author", " ".join(old["author"].split()).strip(" *,"))
     return facts
 
 
