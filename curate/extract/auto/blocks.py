@@ -64,7 +64,7 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
         if d[i] <= ch.SPACE or d[i] == ch.SLASH:
             i += 1
             continue
-        key, length, start, end, i = markup.skip_attribute(d, i, n)
+        key, start, end, i = markup.skip_attribute(d, i, n)
         if key == markup.KEY_CLASS:
             for k in range(start, min(start + 8, end)):
                 if d[k] <= ch.SPACE:
@@ -73,14 +73,14 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
             if first >= 0:
                 _hash_class_words(d, start, end, ch.BASIS, True, first, b)
         elif key == markup.KEY_HREF:
-            s[st.ATTR_HREF] = 1
+            s[st.ATTR_HREF], s[st.ATTR_HREF_END] = start, end
         elif key == markup.KEY_STYLE:
             if markup.hides(d, start, end):
                 s[st.ATTR_FLAGS] |= t.FLAG_HIDDEN_STYLE | t.FLAG_HIDDEN
-        elif key == markup.KEY_HIDDEN and length == 6:
+        elif key == markup.KEY_HIDDEN:
             if not (end - start == 11 and d[start] | 32 == 117):  # until-found
                 s[st.ATTR_FLAGS] |= t.FLAG_HIDDEN_ATTRIBUTE | t.FLAG_HIDDEN
-        elif key == markup.KEY_ARIA_HIDDEN and length == 11:
+        elif key == markup.KEY_ARIA_HIDDEN:
             if end - start == 4 and d[start] | 32 == 116:  # true
                 s[st.ATTR_FLAGS] |= t.FLAG_HIDDEN_ARIA | t.FLAG_HIDDEN
         elif key == markup.KEY_ALT or key == markup.KEY_ALTTEXT:
@@ -94,7 +94,7 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
         elif first >= 0:
             if key == markup.KEY_ID:
                 _hash_class_words(d, start, end, ch.BASIS, False, first, b)
-            elif key == markup.KEY_ROLE and length == 4:
+            elif key == markup.KEY_ROLE:
                 _hash_class_words(d, start, end, ch.BASIS ^ _SEED_ROLE, False, first, b)
             elif key == markup.KEY_ITEMPROP:
                 _hash_class_words(d, start, end, ch.BASIS ^ _SEED_ITEMPROP, False, first, b)
@@ -197,6 +197,8 @@ def read_text(d: Bytes, i: int, end: int, mode: int, b: st.Buffers) -> int:
     s, out = b.state, b.out
     o = s[st.OUT]
     pre = b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0
+    if s[st.HIDDEN_AT] == o and ch.CLASSES[d[i]] <= ch.DIGIT and ch.CLASSES[out[o - 1]] <= ch.DIGIT:
+        o = put_blank(ch.SPACE, 0, o, pre, b)  # something not shown stood between two words
     chars = upper = digits = commas = 0
     mark, letters, h = s[st.LAST_MARK], s[st.WORD_LETTERS], np.uint64(s[st.WORD_HASH])
     while i < end:
@@ -260,7 +262,7 @@ def put_tex(d: Bytes, start: int, end: int, mode: int, display: bool, b: st.Buff
     while start < end and d[end - 1] <= ch.SPACE:
         end -= 1
     # {\displaystyle ...}
-    wrapped = d[start] == ch.BRACE and d[start + 1] == ch.BACKSLASH and d[start + 2] == 100 and d[start + 8] == 115
+    wrapped = d[start] == ch.BRACE and d[start + 1] == ch.BACKSLASH and d[start + 2] == 100 and d[start + 9] == 115
     if (
         wrapped
         and end - start > 15
@@ -302,7 +304,7 @@ def start_block(b: st.Buffers) -> None:
     s[st.START] = s[st.OUT]
     s[st.LINKS] = s[st.LINK]
     s[st.WORD_HASH] = s[st.WORD_LETTERS] = 0
-    s[st.TEX_END] = s[st.LINK_END] = -1
+    s[st.TEX_END] = s[st.LINK_END] = s[st.HIDDEN_AT] = -1
 
 
 @inlined_kernel

@@ -28,9 +28,9 @@ KEY_SCRIPT, _KEY_MATH, KEY_IMG, KEY_SVG, KEY_SELECT, _KEY_RT, KEY_ANNOTATION, _K
 )
 KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC = t.name_keys("foreignobject ruby rb rtc")
 # First words of class attributes, as written.
-CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.name_keys("MathJax MathJax_Preview mjx-chtml")
-CLASS_TEX, CLASS_LATEX, CLASS_MATH, CLASS_WIKI_MATH = t.name_keys("tex latex math mwe-math-f")
-CLASS_LINE_NUMBERS = t.name_keys("lineno linenos linenumber linenodiv lnum rouge-gutter line-number gutter")
+CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.prefix_keys("MathJax MathJax_Preview mjx-chtml")
+CLASS_TEX, CLASS_LATEX, CLASS_MATH, CLASS_WIKI_MATH = t.prefix_keys("tex latex math mwe-math-f")
+CLASS_LINE_NUMBERS = t.prefix_keys("lineno linenos linenumber linenodiv lnum rouge-gutter line-number gutter")
 NUMBERS_ANYWHERE = 5  # of them; the others stand on the code itself too, and count on a cell only
 _memchr: Any = types.ExternalFunction("memchr", types.uintp(types.uintp, types.intc, types.uintp))
 
@@ -66,8 +66,7 @@ def read_name(d: Bytes, i: int) -> tuple[int, int]:
         c = int(d[j])
         if c <= ch.SPACE or c == ch.SLASH or c == ch.GREATER:
             return key, j
-        if j - i < 8:
-            key = (key << 8) | lower(c)
+        key = (key << 8) | lower(c) if j - i < 8 else key * 31 + lower(c)
         j += 1
 
 
@@ -142,33 +141,31 @@ def skip_declaration(d: Bytes, i: int, n: int) -> int:
 
 
 @inlined_kernel
-def skip_attribute(d: Bytes, i: int, n: int) -> tuple[int, int, int, int, int]:
-    """Read the attribute at i. Return the key and length of its name, start and end of its value, the place behind it."""
+def skip_attribute(d: Bytes, i: int, n: int) -> tuple[int, int, int, int]:
+    """Read the attribute at i. Return the key of its name, start and end of its value, the place behind it."""
     key = 0
     j = i
     while j < n:
         c = int(d[j])
         if c <= ch.SPACE or c == ch.SLASH or c == ch.GREATER or (c == ch.EQUALS and j > i):
             break
-        if j - i < 8:
-            key = (key << 8) | lower(c)
+        key = (key << 8) | lower(c) if j - i < 8 else key * 31 + lower(c)
         j += 1
-    length = j - i
     while j < n and d[j] <= ch.SPACE:
         j += 1
     if j >= n or d[j] != ch.EQUALS:
-        return key, length, j, j, j
+        return key, j, j, j
     j += 1
     while j < n and d[j] <= ch.SPACE:
         j += 1
     quote = d[j]
     if quote == ch.QUOTE or quote == ch.APOSTROPHE:
         end = find(d, j + 1, n, quote)
-        return key, length, j + 1, end, min(end + 1, n)
+        return key, j + 1, end, min(end + 1, n)
     start = j
     while j < n and d[j] > ch.SPACE and d[j] != ch.GREATER:
         j += 1
-    return key, length, start, j, j
+    return key, start, j, j
 
 
 @inlined_kernel
@@ -178,7 +175,7 @@ def skip_attributes(d: Bytes, i: int, n: int) -> int:
         if d[i] <= ch.SPACE or d[i] == ch.SLASH:
             i += 1
         else:
-            i = skip_attribute(d, i, n)[4]
+            i = skip_attribute(d, i, n)[3]
     return i
 
 

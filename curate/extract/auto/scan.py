@@ -60,7 +60,9 @@ def _read_raw(d: Bytes, i: int, name_end: int, n: int, kind: int, tag: int, key:
         end = markup.find_end_tag(d, start, n, i + 1, name_end)
     s[st.WORK] += end - start
     behind = min(markup.skip_attributes(d, end + 2 + name_end - i - 1, n) + 1, n)
-    if s[st.MUTE] != st.UNMUTED or kind != t.KIND_RAW_SHOWN:
+    second_title = tag == t.TITLE and s[st.TITLE_SEEN]
+    s[st.TITLE_SEEN] |= int(tag == t.TITLE)
+    if s[st.MUTE] != st.UNMUTED or kind != t.KIND_RAW_SHOWN or second_title:
         s[st.NUM_CLASSES] = first
         a = s[st.ATTR_TYPE]
         is_math = d[a] | 32 == 109 and d[a + 1] | 32 == 97 and d[a + 4] == ch.SLASH and d[a + 5] | 32 == 116
@@ -165,6 +167,20 @@ def _start_block_tag(d: Bytes, name: int, name_end: int, n: int, tag: int, b: st
     return i
 
 
+@kernel
+def _same_link(d: Bytes, b: st.Buffers) -> bool:
+    """Say whether the link that begins leads where the last one led."""
+    s = b.state
+    start, last = s[st.ATTR_HREF], s[st.LINK_HREF]
+    size = s[st.ATTR_HREF_END] - start
+    if size != s[st.LINK_HREF_END] - last:
+        return False
+    for k in range(size):  # noqa: SIM110  compiled: no generators
+        if d[start + k] != d[last + k]:
+            return False
+    return True
+
+
 @inlined_kernel
 def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key: int, b: st.Buffers) -> int:
     """Heed the start tag of an inline element; return the place behind it."""
@@ -184,14 +200,16 @@ def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key
             numbers |= css == markup.CLASS_LINE_NUMBERS[k]
     if s[st.ATTR_FLAGS] & t.FLAG_HIDDEN:
         bl.mute(st.MUTE_INLINE, key, s[st.LEVEL], b)
+        s[st.HIDDEN_AT] = s[st.OUT] if s[st.CHARS] > 0 else -1
     elif numbers or (mathjax and d[name + 3] != ch.DASH):  # but not mjx-container
         bl.mute(st.MUTE_DROPPED, key, s[st.LEVEL], b)
     s[st.TAGS] += 1
     if kind == t.KIND_LINK:
-        s[st.LINK] = s[st.ATTR_HREF]
-        s[st.LINKS] += s[st.ATTR_HREF]
-        if s[st.LINK_END] == s[st.OUT] and s[st.LINK]:
+        if s[st.LINK_END] == s[st.OUT] and s[st.ATTR_HREF] > 0 and not _same_link(d, b):
             _put_gap(b)  # two links side by side are no word
+        s[st.LINK] = int(s[st.ATTR_HREF] > 0)
+        s[st.LINKS] += s[st.LINK]
+        s[st.LINK_HREF], s[st.LINK_HREF_END] = s[st.ATTR_HREF], s[st.ATTR_HREF_END]
     elif kind == t.KIND_CODE:
         s[st.CODE] += 1
     return min(end + 1, n)

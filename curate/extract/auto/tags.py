@@ -67,9 +67,22 @@ _KINDS: dict[int, str] = {
 }
 
 
-def name_key(name: str) -> int:
-    """Return the number that stands for a tag or attribute name: its first eight bytes, the last one lowest."""
+def prefix_key(name: str) -> int:
+    """Return the number that stands for the first eight bytes of a name, the last one lowest."""
     return int.from_bytes(name.encode()[:8], "big")
+
+
+def name_key(name: str) -> int:
+    """Return the number that stands for a tag or attribute name, as markup.read_name makes it."""
+    key = prefix_key(name)
+    for byte in name.encode()[8:]:
+        key = (key * 31 + byte) % (1 << 64)
+    return key - (1 << 64) if key >> 63 else key
+
+
+def prefix_keys(names: str) -> tuple[int, ...]:
+    """Return the keys of the first bytes of names parted by spaces."""
+    return tuple(map(prefix_key, names.split()))
 
 
 def name_keys(names: str) -> tuple[int, ...]:
@@ -92,7 +105,7 @@ def _slots() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[
         entries += [(name, kind, TAG["pre"] if name == "xmp" else TAG.get(name, OTHER)) for name in names.split()]
     for name, kind, tag in entries:
         key = name_key(name)
-        slot = (key * _GOLDEN % (1 << 64)) >> (64 - SLOT_BITS)
+        slot = ((key % (1 << 64)) * _GOLDEN % (1 << 64)) >> (64 - SLOT_BITS)
         while keys[slot] not in (0, key):
             slot = (slot + 1) % (1 << SLOT_BITS)
         keys[slot], kinds[slot], tags[slot] = key, kind, tag
