@@ -135,7 +135,7 @@ class Books(Source):
         return self._texts(whole.content, path)
 
     def _zipped(self, file: IO[bytes]) -> Iterator[_Book]:
-        found = read_epub(file, self.max_bytes)
+        found = read_epub(file, self.max_bytes, without_notes=self.gutenberg)
         yield _Book("epub", found.facts, found.pages)
 
     def _texts(self, content: bytes, path: str) -> Iterator[_Book]:
@@ -146,7 +146,7 @@ class Books(Source):
             for one in read_tei(parse_xml(text), by_chapter=self.chapters):
                 yield _Book("tei", one.facts, list(one.chapters))
         elif root.lower() == "html" or path.endswith((".html", ".htm", ".xhtml")):
-            yield _html(text, by_chapter=self.chapters)
+            yield _html(text, by_chapter=self.chapters, without_notes=self.gutenberg)
         elif path.endswith((".xml", ".tei")) and (root or text.lstrip().startswith("<")):
             what = f"its root element <{root}> is neither TEI nor XHTML" if root else "it has no root element"
             raise MarkupError(f"{what}. Take the file out of the paths")
@@ -177,7 +177,7 @@ class Books(Source):
                 yield {**columns, "text": text, "metadata": _json({**facts, "chapter": chapter})}
 
 
-def _html(text: str, *, by_chapter: bool) -> _Book:
+def _html(text: str, *, by_chapter: bool, without_notes: bool) -> _Book:
     """Return an HTML book: its text, and what its head says of it."""
     facts: dict[str, Any] = {}
     title: list[str] = []
@@ -204,7 +204,7 @@ def _html(text: str, *, by_chapter: bool) -> _Book:
 
     flow = Flow()
     is_xhtml = "<?xml" in text[:100] or "xmlns" in text[:4096]
-    add_page(flow, observed(page_events(text, is_xhtml=is_xhtml)))
+    add_page(flow, observed(page_events(text, is_xhtml=is_xhtml)), without_notes=without_notes)
     if title:
         facts.setdefault("title", " ".join("".join(title).split()))
     levels = sorted(mark.level for mark in flow.marks)
@@ -272,6 +272,8 @@ def _metadata(book: _Book, gutenberg: dict[str, Any]) -> tuple[dict[str, Any], d
     if "author" in gutenberg:
         facts["creator"] = [gutenberg["author"]]
     facts |= {name: value[:MAX_FACT_CHARACTERS] if isinstance(value, str) else value for name, value in stated.items()}
+    if "title" in gutenberg and "gutenberg" in str(stated.get("title", "")).lower():
+        facts["title"] = gutenberg["title"]
     if named := license_of_notice(f"{stated.get('license_url', '')} {stated.get('rights', '')}"):
         facts["license"] = named
     if gutenberg:

@@ -66,12 +66,13 @@ class _Item:
     fallback: str
 
 
-def read_epub(file: IO[bytes], max_bytes: int) -> EpubText:
+def read_epub(file: IO[bytes], max_bytes: int, *, without_notes: bool = False) -> EpubText:
     """Return the text of an EPUB.
 
     Args:
         file: Seekable.
         max_bytes: Most bytes that the members read may unpack to, together.
+        without_notes: As in `curate.read.xhtml.add_page`.
 
     Raises:
         EpubError: If there is no book to be read.
@@ -98,7 +99,7 @@ def read_epub(file: IO[bytes], max_bytes: int) -> EpubText:
         if item is None or "nav" in item.properties or item.name in seen:
             continue
         seen.add(item.name)
-        page = _page(container, item, may_be_contents=item.name in contents)
+        page = _page(container, item, may_be_contents=item.name in contents, without_notes=without_notes)
         if isinstance(page, str) or page.text.strip():
             book.pages.append(page)
     if not book.pages:
@@ -210,7 +211,7 @@ class _Container:
                 )
 
 
-def _page(container: _Container, item: _Item, *, may_be_contents: bool) -> Chapter | str:
+def _page(container: _Container, item: _Item, *, may_be_contents: bool, without_notes: bool) -> Chapter | str:
     """Return a page, empty if it is a table of contents, or why it cannot be read."""
     try:
         data = container.read(item.name)
@@ -222,7 +223,7 @@ def _page(container: _Container, item: _Item, *, may_be_contents: bool) -> Chapt
     text = decode_markup(data)
     if may_be_contents and link_share(page_events(text, is_xhtml=True)) > MOST_LINKS:
         return Chapter("", "")
-    add_page(flow, page_events(text, is_xhtml=True))
+    add_page(flow, page_events(text, is_xhtml=True), without_notes=without_notes)
     chapters = flow.chapters(None)
     title = next((mark.title for mark in flow.marks if mark.title), "")
     return Chapter(title, chapters[0].text) if chapters else Chapter("", "")

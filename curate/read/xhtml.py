@@ -29,14 +29,21 @@ _HEADING = re.compile(r"h([1-6d])|doctitle|docauthor")
 _VERSE = re.compile(r"(?i)(?:^|[\s_-])(?:poem|poetry|stanza|verses?|strophe|line-?group|linegroup|lg)(?:[\s_\-\d]|$)")
 _STANZA = re.compile(r"(?i)(?:^|[\s_-])(?:stanza|strophe|line-?group|linegroup|lg)(?:[\s_\-\d]|$)")
 _PAGE_NUMBER = re.compile(r"(?i)(?:^|\s)(?:page-?num(?:ber)?s?|page-?no|pagebreak|pb|x-ebookmaker-pageno)(?:\s|$)")
+_TRANSCRIBERS_NOTE = re.compile(r"(?i)(?:^|\s)(?:trans-?notes?|tnotes?|transcribers?-?notes?)(?:\s|$)")
 _PAGE_ROLES = ("pagebreak", "doc-pagebreak", "page-list", "doc-pagelist", "toc", "doc-toc", "landmarks", "navigation")
 _NOTE_ROLES = ("noteref", "doc-noteref")
 _MOST_INITIAL = 2  # characters of a picture's alternative text that stands for an initial letter
 
 
-def add_page(flow: Flow, events: Iterable[Event]) -> None:
-    """Add the text of a page to a flow."""
-    _Page(flow).add(events)
+def add_page(flow: Flow, events: Iterable[Event], *, without_notes: bool = False) -> None:
+    """Add the text of a page to a flow.
+
+    Args:
+        flow: Gets the text.
+        events: Of the page.
+        without_notes: Leave transcribers' notes out, as Project Gutenberg's volunteers mark them.
+    """
+    _Page(flow, without_notes).add(events)
 
 
 def link_share(events: Iterable[Event]) -> float:
@@ -55,8 +62,9 @@ def link_share(events: Iterable[Event]) -> float:
 
 
 class _Page:
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, without_notes: bool) -> None:
         self._flow = flow
+        self._without_notes = without_notes
         self._skipped = 0  # depth below an element that is left out
         self._preformatted = 0
         self._verse: list[str] = []  # open elements inside a poem, outermost first: "poem", "stanza" or ""
@@ -81,6 +89,10 @@ class _Page:
         roles = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".split()
         kind = attributes.get("class", "")
         if name in _SKIPPED or _PAGE_NUMBER.search(kind) or any(role in _PAGE_ROLES for role in roles):
+            self._skipped = 1
+            return
+        if self._without_notes and _TRANSCRIBERS_NOTE.search(kind):
+            self._flow.paragraph()
             self._skipped = 1
             return
         if self._verse or _VERSE.search(kind) or name == "poem":

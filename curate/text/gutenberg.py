@@ -44,6 +44,7 @@ _CREDITS = re.compile(
         (?: produced | prepared | scanned | transcribed | typed | proofread | digiti[sz]ed ) [ ] (?: by | from )
       | (?: html | ebook | text ) [ ] (?: version | file ) [ ] (?: produced | prepared | created ) [ ] by
       | note: \s project [ ] gutenberg
+      | this [ ] text [ ] uses [ ] utf-8
       | credits: [ ] | updated: [ ] | this [ ] file [ ] (?: was | should [ ] be ) [ ] (?: produced | named )
       | images? [ ] of [ ] the [ ] original [ ] pages [ ] are [ ] available
     )"""
@@ -52,6 +53,7 @@ _NOTE = re.compile(r"(?i)[\[\s*_=+|-]{0,80}transcriber[’']?s?[’']?[ ]note")
 _NOTE_HEADING = re.compile(r"(?im)^[\[\s*_=+|-]{0,80}transcriber[’']?s?[’']?[ ]notes?\b[^\w\n]*$")
 _NOTE_START = re.compile(r"(?im)^[ \t]*\[?transcriber[’']?s?[’']?[ ]notes?[ ]?:")
 _PARAGRAPH = re.compile(r"(?:[ \t]*\r?\n)*(?P<body>(?:[ \t]*\S[^\n]*(?:\n|\Z))+)")
+_WIDE_GAP = re.compile(r"\n(?:[ \t]*\r?\n){3}")
 _FIELD = re.compile(r"(?m)^(?P<name>[A-Z][A-Za-z ]{2,30}):[ \t]+(?P<value>\S[^\n]*(?:\n[ \t]+\S[^\n]*)*)")
 _NUMBER = re.compile(r"(?i)\[?\s?(?:E-?BOOK|E-?TEXT)\s*\#\s?(\d{1,6})\s?\]?")
 _OLD_TITLE = re.compile(
@@ -176,8 +178,13 @@ def _without_first_note(body: str) -> str:
         return body
     rest = body[paragraph.end() :]
     if _NOTE_HEADING.match(paragraph["body"]) and paragraph["body"].strip().count("\n") == 0:
-        following = _PARAGRAPH.match(rest)  # the heading stood alone
-        return rest[following.end() :] if following is not None else rest
+        following = _PARAGRAPH.match(
+            rest
+        )  # the heading stood alone: the note goes on to the next wide gap, if there is one
+        if following is None:
+            return rest
+        gap = _WIDE_GAP.search(rest, following.start("body"), NOTE_CHARACTERS)
+        return rest[gap.start() if gap is not None else following.end() :]
     return rest
 
 

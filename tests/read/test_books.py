@@ -97,6 +97,21 @@ def test_gutenberg_is_cut_from_pages_of_an_epub_also_where_it_fills_them():
     assert json.loads(row["metadata"])["gutenberg"]["ebook"] == 77
 
 
+def test_notes_that_volunteers_mark_go_with_what_gutenberg_added():
+    page = "<html><body><div class='transnote'><p>Spelling as printed.</p></div><p>The barge left.</p></body></html>"
+    for data, name in ((page.encode(), "a.html"), (epub([("a.xhtml", page)]), "a.epub")):
+        assert read(data, name)[0]["text"] == "The barge left."
+        assert read(data, name, gutenberg=False)[0]["text"] == "Spelling as printed.\n\nThe barge left."
+
+
+def test_the_title_of_a_gutenberg_page_is_the_books():
+    body = "".join(f"<p>{piece}</p>" for piece in (START + "The barge left." + END).split("\n\n") if piece)
+    page = f"<html><head><title>The Project Gutenberg eBook of The Lock</title></head><body>{body}</body></html>"
+    [row] = read(page.encode(), "a.html")
+    assert row["text"] == "The barge left."
+    assert json.loads(row["metadata"])["title"] == "The Lock"
+
+
 def test_text_is_cut_at_heading_lines_on_request_only():
     text = (
         "THE LOCK\n\nCONTENTS\n\nCHAPTER I. The Barge\nCHAPTER II. The Toll\n\n\nPART ONE\n\n\nCHAPTER I. The Barge\n\n"

@@ -147,6 +147,8 @@ def test_transcribers_notes_go_at_the_edges_and_stay_inside():
     assert text[book.start : book.end] == inside + "\n\n" + long.rstrip()
     assert book.facts["transcriber_notes"] >= len(first) - 3 + len(last) - 3
     assert cut(start + "Transcriber's Note:\n\nThe spelling is as printed.\n\n\n" + BODY + end) == BODY
+    two = "TRANSCRIBER'S NOTES\n\nThe spelling is as printed.\n\nErrors were corrected.\n\n\n\n\n"
+    assert cut(start + two + BODY + end) == BODY
 
 
 def test_no_text_takes_long():
