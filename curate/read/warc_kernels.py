@@ -202,11 +202,6 @@ def _is_other(data: Bytes, start: int) -> bool:
 
 
 @_compiled
-def _is_end(data: Bytes, start: int) -> bool:
-    return bool(data[start] == _CR and data[start + 1] == _LF and data[start + 2] == _CR and data[start + 3] == _LF)
-
-
-@_compiled
 def _kind_of(data: Bytes, start: int, end: int) -> int:
     for kind in range(len(_KINDS)):
         size = end - start
@@ -219,38 +214,40 @@ def _kind_of(data: Bytes, start: int, end: int) -> int:
 def parse_records(
     data: Bytes,
     starts: Int64s,
+    sizes: Int64s,
+    splits: Int64s,
     max_bytes: int,
     spans: Int64s,
     forms: Int64s,
     kinds: Int64s,
     states: Int64s,
     blocks: Int64s,
-    bodies: Int64s,
 ) -> None:
     """Read the headers of plain records.
 
     Args:
-        data: The records, one behind another.
+        data: The first bytes of each record, one behind another.
         starts: Where each begins in `data`, and the end, shape (n + 1).
+        sizes: Bytes of each record with two line ends behind it, 0 if these are missing, shape (n).
+        splits: Bytes before the body, if it is thought to be a usual response, else 0, shape (n).
         max_bytes: Largest block.
         spans: Set to the places of field values in `data`, shape (n, fields, 2); must be zero.
         forms: Set to RESPONSE, SKIPPED, UNUSUAL or UNSURE, shape (n).
         kinds: Set to the record type, as row of `KINDS`, shape (n).
         states: Set to the HTTP status, shape (n).
-        blocks: Set to where in `data` the block begins, shape (n).
-        bodies: Set to where the body of a response begins, shape (n).
+        blocks: Set to the bytes before the block, shape (n).
     """
     for row in range(len(forms)):
-        start, stop = starts[row], starts[row + 1] - 4
+        start, stop = starts[row], starts[row + 1]
         forms[row] = UNSURE
-        if stop - start < 12 or _is_other(data, start) or not _is_end(data, stop):
+        if stop - start < 12 or _is_other(data, start):
             continue
         block, plain, ordered = _parse_fields(data, start + 10, stop, 0, NUM_WARC, spans[row])
         length = _number(data, spans[row, LENGTH, 0], spans[row, LENGTH, 1])
-        if block < 0 or not ordered or length > max_bytes or block + length != stop:
+        if block < 0 or not ordered or length < 0 or length > max_bytes or block - start + length + 4 != sizes[row]:
             continue
         forms[row] = UNUSUAL
-        blocks[row] = block
+        blocks[row] = block - start
         kinds[row] = _kind_of(data, spans[row, TYPE, 0], spans[row, TYPE, 1])
         for field in (DATE, RECORD_ID, PAYLOAD_DIGEST, BLOCK_DIGEST, LANGUAGES, TRUNCATED, SEGMENT):
             for at in range(spans[row, field, 0], spans[row, field, 1]):
@@ -263,19 +260,20 @@ def parse_records(
             spans[row, PAYLOAD_TYPE] = 0
             forms[row] = SKIPPED
             continue
+        if splits[row] == 0:
+            continue
         states[row], fields = _status(data, block, stop)
         is_empty = spans[row, PAYLOAD_TYPE, 0] > 0 and spans[row, PAYLOAD_TYPE, 0] == spans[row, PAYLOAD_TYPE, 1]
         if states[row] < 0 or is_empty:
             continue
         body, plain, ordered = _parse_fields(data, fields, stop, HTTP_TYPE, len(FIELDS), spans[row])
-        if body < 0 or not plain or not ordered:
+        if body - start != splits[row] or not plain or not ordered:
             continue
         coded = spans[row, CONTENT_ENCODING, 0] < spans[row, CONTENT_ENCODING, 1]
         coded |= spans[row, TRANSFER_ENCODING, 0] < spans[row, TRANSFER_ENCODING, 1]
         coded |= spans[row, ROBOTS, 0] > 0 or spans[row, RESERVATION, 0] > 0  # they go into the metadata
         if coded or (stop - body > 1 and data[body] == 31 and data[body + 1] == 139):  # gzip, not declared
             continue
-        bodies[row] = body
         forms[row] = RESPONSE
 
 

@@ -15,6 +15,7 @@ from reading import documents, read_rows, real_data, rules
 
 from curate.read import warc_members
 from curate.read.warc import Warc
+from curate.read.warc_records import Manner
 from curate.stage import START
 
 SEEDS = st.integers(0, 1 << 40)
@@ -46,7 +47,7 @@ def test_unusual_forms_are_read_among_usual_ones():
 def test_the_quick_way_is_taken_where_it_can_be():
     """A reader that always falls back would pass every other test here."""
     data = b"".join(noise_pages(50, 1000))
-    members = warc_members.Members(io.BytesIO(), None, warc_members.Manner("x", 1 << 20))
+    members = warc_members.Members(io.BytesIO(), None, Manner("x", 1 << 20))
     members.begin(0, data)
     rows = rows_of(members.batches())
     assert members.finished
