@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -31,6 +32,7 @@ HTML_TYPES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml
 XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?=$|[-_])")
 WHITE_SPACE = re.compile(r"\s+")
+TITLE = re.compile(r"<title\b[^>]*>(.{0,2000}?)</title", re.IGNORECASE | re.DOTALL)
 ENTITY_LIKE = re.compile(r"&(?=#?\w{1,32};)")
 UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # no XML tree holds them
 # Invisible characters with a meaning that trafilatura drops as unprintable: joiners, direction marks and isolates,
@@ -51,7 +53,7 @@ WHOLE_TAG = re.compile(NESTING_TAG.pattern + r"[^<>]*(?<!/)>")
 FLOW = {"p", "ul", "ol", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "blockquote", "table", "figure", "hr"}
 
 
-class _HtmlExtractor(Extractor):
+class HtmlExtractor(Extractor):
     """What every extractor shares: decoding, limits on work, plain text, language and title.
 
     Attributes:
@@ -73,7 +75,7 @@ class _HtmlExtractor(Extractor):
         """
         import pyarrow as pa
 
-        names = ("content", "text", "media_type", "charset", "language", "metadata")
+        names = ("content", "text", "media_type", "charset", "language", "metadata", "url")
         columns = [batch.column(name).to_pylist() for name in names]
         rows = [self._row(*values) for values in zip(*columns, strict=True)]
         arrays = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)] if rows else []
@@ -88,6 +90,7 @@ class _HtmlExtractor(Extractor):
         charset: str | None,
         language: str | None,
         metadata: str | None,
+        url: str | None,
     ) -> tuple[str | None, str | None, str | None]:
         if content is None:
             return text, language, metadata
@@ -107,26 +110,31 @@ class _HtmlExtractor(Extractor):
                 raise ValueError(
                     f"a page of {num_tags} tags exceeds max_elements={self.max_elements}. Raise it, or let it go"
                 )
-            page = Page(decoded.text)
-            language = page.language or language
+            language = page_language(decoded.text) or language
+            title = page_title(decoded.text)
             try:
-                extracted = self._main_text(page)
+                extracted, facts = self.main_text(decoded.text, url or "")
             except Exception as error:
                 raise ValueError(
                     f"{type(self).__name__} failed on the page: {type(error).__name__}: {error}"
                 ) from error
-            found |= page.metadata
+            found |= facts | ({"title": title} if title else {})
         if found:
             known = json.loads(metadata) if metadata else {}
             metadata = json.dumps(known | found, ensure_ascii=False, separators=(",", ":"))
         return extracted or None, language, metadata
 
-    def _main_text(self, page: Page) -> str | None:
-        del page
-        raise TypeError(f"{type(self).__name__} must define _main_text()")
+    @abstractmethod
+    def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
+        """Return the main text of a decoded page, None if there is none, and facts for its metadata.
+
+        Args:
+            html: The page's source.
+            url: Its address, or "".
+        """
 
 
-class Trafilatura(_HtmlExtractor):
+class Trafilatura(HtmlExtractor):
     """Main text by trafilatura (Barbaresi 2021, ACL demo, doi:10.18653/v1/2021.acl-demo.15).
 
     Attributes:
@@ -155,12 +163,15 @@ class Trafilatura(_HtmlExtractor):
     tables: bool = True
     max_compared: int = Field(default=5000, ge=0)
 
-    def _main_text(self, page: Page) -> str | None:
+    def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
+        """Return the main text of a decoded page, and what had to be done to get it."""
         import trafilatura
 
+        del url
+        page = Page(html)
         tree = page.tree()
         if tree is None:
-            return None
+            return None, page.metadata
         fast = self.fast or sum(1 for _ in tree.iter()) > self.max_compared
         if fast and not self.fast:
             page.metadata["fast"] = True
@@ -175,10 +186,10 @@ class Trafilatura(_HtmlExtractor):
             with_metadata=False,
             output_format="txt",
         )
-        return None if text is None else text.translate(RESTORE)
+        return None if text is None else text.translate(RESTORE), page.metadata
 
 
-class Resiliparse(_HtmlExtractor):
+class Resiliparse(HtmlExtractor):
     """Main text by Resiliparse's rules (Bevendorff et al. 2018, ECIR, doi:10.1007/978-3-319-76941-7_83), 18 times as fast.
 
     Attributes:
@@ -192,9 +203,12 @@ class Resiliparse(_HtmlExtractor):
     main_content: bool = True
     preserve_formatting: bool = True
 
-    def _main_text(self, page: Page) -> str | None:
+    def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
+        """Return the main text of a decoded page, and what had to be done to get it."""
         from resiliparse.extract.html2text import extract_plain_text
 
+        del url
+        page = Page(html)
         text: str = extract_plain_text(
             page.html,
             main_content=self.main_content,
@@ -202,32 +216,38 @@ class Resiliparse(_HtmlExtractor):
             alt_texts=False,
             noscript=True,
         )
-        return text.strip() or None
+        return text.strip() or None, page.metadata
+
+
+def page_language(html: str) -> str | None:
+    """Return the primary subtag of a page's lang attribute in lower case, or None."""
+    tag = re.search(r"<html\b[^>]*>", html[:20_000], re.IGNORECASE)
+    match = re.search(r"\b(?:xml:)?lang\s*=\s*[\"']?\s*([\w-]+)", tag[0], re.IGNORECASE) if tag else None
+    primary = LANGUAGE.match(match[1]) if match else None
+    return primary[0].lower() if primary else None
+
+
+def page_title(html: str) -> str:
+    """Return the text of a page's first title element, white space folded, or ""."""
+    import html as entities
+
+    title = TITLE.search(html)
+    if title is None:
+        return ""
+    return WHITE_SPACE.sub(" ", UNUSABLE.sub(" ", entities.unescape(title[1]))).strip()
 
 
 class Page:
-    """A decoded page.
+    """A decoded page, for extractors that build a tree of it.
 
     Attributes:
         html: Its source, without what no parser should see (NUL and other controls, an XML declaration).
-        language: Primary subtag of its lang attribute in lower case, or None.
-        metadata: `title`, and `flattened` if tags nested too deeply were taken out.
+        metadata: `flattened` if tags nested too deeply were taken out.
     """
 
     def __init__(self, html: str) -> None:
         self.html, num_flattened = flatten(XML_DECLARATION.sub("", UNUSABLE.sub(" ", html), count=1))
-        tag = re.search(r"<html\b[^>]*>", self.html[:20_000], re.IGNORECASE)
-        match = re.search(r"\b(?:xml:)?lang\s*=\s*[\"']?\s*([\w-]+)", tag[0], re.IGNORECASE) if tag else None
-        primary = LANGUAGE.match(match[1]) if match else None
-        self.language = primary[0].lower() if primary else None
         self.metadata: dict[str, Any] = {"flattened": num_flattened} if num_flattened else {}
-        title = re.search(r"<title\b[^>]*>(.{0,2000}?)</title", self.html, re.IGNORECASE | re.DOTALL)
-        if title is not None:
-            import html as entities
-
-            words = WHITE_SPACE.sub(" ", entities.unescape(title[1])).strip()
-            if words:
-                self.metadata["title"] = words
 
     def tree(self) -> HtmlElement | None:
         """Return the page as an lxml tree ready for trafilatura, or None if it holds no element."""

@@ -36,9 +36,25 @@ def cached_kernel(function: _F) -> _F:
         return kernel(function)
 
 
-def source_stamp() -> int:
-    """Return a number that changes with the source of any kernel."""
+def array_kernel(function: _F) -> _F:
+    """Compile a function that makes arrays, and that other kernels call."""
+    return cast(_F, _compile(function))
+
+
+def cached_array_kernel(function: _F) -> _F:
+    """Compile a kernel that makes arrays and that Python calls. If it uses other files, it must close over their stamp."""
+    try:
+        return cast(_F, _compile(cache=True)(function))
+    except RuntimeError:  # no folder to cache machine code in: compile in each process
+        return array_kernel(function)
+
+
+SCANNER = ("kernel", "tags", "state", "characters", "markup", "blocks", "scan")
+
+
+def source_stamp(*names: str) -> int:
+    """Return a number that changes with the source of any of these files: by default those of the scanner."""
     digest = hashlib.sha256()
-    for name in ("kernel", "tags", "state", "characters", "markup", "blocks", "scan"):
+    for name in names or SCANNER:
         digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
     return int.from_bytes(digest.digest()[:4], "big")
