@@ -17,10 +17,13 @@ from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
 from curate.errors import Problem, RecipeError, UsageError
 from curate.expression import expression_columns, expression_problem
+from curate.extract.auto.extractor import Auto
 from curate.extract.html import Resiliparse, Trafilatura
+from curate.extract.justext import JusText
 from curate.extract.repair import Ftfy
 from curate.filter.c4 import C4Lines
 from curate.filter.code import Code
+from curate.filter.extraction import Extraction
 from curate.filter.fineweb import FineWeb
 from curate.filter.gopher import GopherQuality, GopherRepetition
 from curate.filter.language import Language
@@ -51,9 +54,15 @@ READERS: Mapping[str, type[Source]] = {
     "huggingface": HuggingFace,
 }
 TOKENS = "tokens"  # the kind of a source that is tokenised already
-EXTRACTORS: Mapping[str, type[Extractor]] = {"trafilatura": Trafilatura, "resiliparse": Resiliparse}
+EXTRACTORS: Mapping[str, type[Extractor]] = {
+    "auto": Auto,  # the default
+    "trafilatura": Trafilatura,
+    "resiliparse": Resiliparse,
+    "justext": JusText,
+}
 REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {
+    "extraction": Extraction,
     "language": Language,
     "gopher_quality": GopherQuality,
     "gopher_repetition": GopherRepetition,
@@ -65,10 +74,6 @@ STEPS: Mapping[str, type[Step]] = {
 # Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.
 PRESET_CONTEXT = {"demo-1m": 128, "15m": 2048, "30m": 2048, "60m": 2048, "150m": 2048, "400m": 2048, "1b": 2048}
 
-_NOT_BUILT = {
-    ("extract", "auto"): "the trained block model `auto` is not built yet; write trafilatura or resiliparse",
-    ("extract", "justext"): "justext is not built yet; write trafilatura or resiliparse",
-}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
 
@@ -422,7 +427,7 @@ class _Loader:
         steps = self._steps((*key, "steps"), block.get("steps"))
         needs_html = kind == "warc" or getattr(reader, "html", None) is not None
         if needs_html and "extract" not in block:
-            self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: trafilatura}.")
+            self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: auto}.")
         if reader is None or gate is None or stated is None:
             return None
         return SourceRecipe(
@@ -491,13 +496,11 @@ class _Loader:
         if not isinstance(value, Mapping):
             self.problem(key, f"must be a mapping with kind ({', '.join(kinds)}); got {shown(value)}.")
             return None, None
-        kind = value.get("kind")
+        kind = value.get("kind", next(iter(kinds)) if kinds is EXTRACTORS else None)
         if not isinstance(kind, str) or kind not in kinds:
-            later = _NOT_BUILT.get((str(key[-1]), str(kind)))
             known = (*kinds, TOKENS) if kinds is READERS else tuple(kinds)
             near = nearest(str(kind), known)
-            hint = f"{later}." if later else f"must be one of {', '.join(known)}; got {shown(kind)}{near}"
-            self.problem((*key, "kind"), hint)
+            self.problem((*key, "kind"), f"must be one of {', '.join(known)}; got {shown(kind)}{near}")
             return None, None
         inner = {name: item for name, item in value.items() if name != "kind"}
         around = ("kind", "paths") if kinds is READERS else ("kind",)

@@ -259,8 +259,11 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_html_needs_an_extractor(tmp_path: Path) -> None:
     assert "needs `extract`" in problems(tmp_path, GOOD.replace("kind: jsonl", "kind: warc"))[0]
-    found = problems(tmp_path, GOOD.replace("    steps", "    extract: {kind: auto}\n    steps"))
-    assert "not built yet" in found[0]
+    web = GOOD.replace("kind: jsonl", "kind: warc")
+    wrong = web.replace("    steps", "    extract: {kind: automatic}\n    steps")
+    assert "got 'automatic'; did you mean 'auto'?" in problems(tmp_path, wrong)[0]
+    recipe = curate.load(write(tmp_path, web.replace("    steps", "    extract: {}\n    steps")))
+    assert recipe.sources[0].extractor_kind == "auto"  # the default
 
 
 def test_sections_that_need_others(tmp_path: Path) -> None:
