@@ -57,7 +57,7 @@ _SOURCE_MAP = re.compile(r"(?://|/\*)[#@][ \t]*sourceMappingURL=")
 
 _VENDORED_FOLDERS = _set("""node_modules bower_components jspm_packages vendor vendors vendored _vendor _vendored third_party third-party
     thirdparty 3rdparty 3rd_party 3rd-party external externals extern externs godeps pods carthage deps site-packages
-    dist-packages .yarn .bundle .venv venv virtualenv __pypackages__ buildtools elm-stuff wwwroot-lib inst-www""")
+    dist-packages .yarn .bundle .venv venv virtualenv __pypackages__""")
 _VENDORED_NAME = re.compile(
     r"""(?ix) ^ (?:
         (?: jquery|bootstrap|angular|react|vue|ember|backbone|underscore|lodash|moment
@@ -117,8 +117,7 @@ def _vendored(folders: str, name: str) -> str:
 def _minified(name: str, text: str, language: str | None) -> str:
     if _MINIFIED_NAME.search(name):
         return "name"
-    lines = [line for line in text.splitlines() if line.strip() and not _COMMENT.match(line)]
-    if not lines:
+    if language not in _LINES_COUNT:
         return ""
-    mean = sum(map(len, lines)) / len(lines)
-    return "line_length" if language in _LINES_COUNT and mean > MOST_MEAN_LINE else ""
+    lines = [line for line in text.splitlines() if line.strip() and not _COMMENT.match(line)]
+    return "line_length" if lines and sum(map(len, lines)) > MOST_MEAN_LINE * len(lines) else ""

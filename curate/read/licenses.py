@@ -238,9 +238,10 @@ def license_of_notice(head: str) -> str | None:
 
 def license_of_header(head: str) -> str | None:
     """Return the licence of a source file by the licence text or the notice in its first characters, or None."""
-    words = folded(head)
-    if "licen" not in words and "permission" not in words and "redistribution" not in words:
+    lower = head.lower()
+    if not any(word in lower for word in ("licen", "permission", "redistribution", "unencumbered", "misrepresented")):
         return None
+    words = folded(head)
     for name, needed, without in _TEXTS:
         if name.startswith(("MIT", "BSD", "ISC", "0BSD", "X11", "Zlib", "Unlicense", "NCSA")) and (
             all(one in words for one in needed) and not any(one in words for one in without)

@@ -6,22 +6,19 @@ not match them (`code/**/*.py`); of a remote source, whose folders cannot be lis
 
 - license: of the nearest folder that speaks of one (see `curate.read.licenses.license_of_folder`); license_source: the
   file that says so.
-- repository: the nearest folder with a `.git`; else the outermost one with package metadata, a licence file or a
-  README; else the first folder of the path. `.` is the prefix itself.
+- repository: the nearest folder with a `.git`; else the prefix itself (`.`) if it holds package metadata; else the
+  outermost folder below it that holds a file, so that `owner/name/...` is parted by name.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curate.errors import InputError
 from curate.read.licenses import LICENSE_FILE, MAX_LICENSE_BYTES, is_manifest, license_of_folder
-
-_README = re.compile(r"(?i)^readme(?:\.\w+)?$")
 
 
 @dataclass(slots=True)
@@ -30,7 +27,8 @@ class _Folder:
 
     files: list[tuple[str, str]] = field(default_factory=list)  # name, address: licence files and package metadata
     is_repository: bool = False  # holds .git
-    is_project: bool = False  # holds package metadata, a licence or a README
+    is_package: bool = False  # holds package metadata
+    has_files: bool = False
     license: tuple[str, str] | None = None
 
 
@@ -82,10 +80,10 @@ def _upward(path: str) -> Iterable[str]:
 
 
 def _note(folder: _Folder, name: str, url: str) -> None:
-    is_speaking = is_manifest(name) or LICENSE_FILE.match(name) is not None
-    if is_speaking:
+    folder.has_files = True
+    folder.is_package = folder.is_package or is_manifest(name)
+    if is_manifest(name) or LICENSE_FILE.match(name):
         folder.files.append((name, url))
-    folder.is_project = folder.is_project or is_speaking or _README.match(name) is not None
 
 
 def _list(place: str, folder: _Folder) -> None:
@@ -130,9 +128,8 @@ def _facts(tree: Mapping[str, _Folder], inner: str) -> str:
             break
     repository = next((folder for folder in folders if tree[folder].is_repository), None)
     if repository is None:
-        repository = next((folder for folder in reversed(folders) if tree[folder].is_project), None)
-    if repository is None and inner:
-        repository = inner.partition("/")[0]
+        below = reversed(folders[:-1])
+        repository = "" if tree[""].is_package else next((folder for folder in below if tree[folder].has_files), None)
     if repository is not None:
         facts["repository"] = repository or "."
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else ""

@@ -46,10 +46,12 @@ def test_the_nearest_licence_counts_and_none_outside_the_input(tmp_path):
 @pytest.mark.parametrize(
     ("files", "path", "repository"),
     [
-        ({"a/b/c.py": "x"}, "a/b/c.py", "a"),  # the first folder
+        ({"a/x.md": "x", "a/b/c.py": "x"}, "a/b/c.py", "a"),
+        ({"a/b/c.py": "x"}, "a/b/c.py", "a/b"),
         ({"a.py": "x"}, "a.py", None),
-        ({"README.md": "x", "src/a.py": "x"}, "src/a.py", "."),  # the input is one project
-        ({"owner/name/package.json": "{}", "owner/name/src/a.js": "x"}, "owner/name/src/a.js", "owner/name"),
+        ({"setup.cfg": "x", "src/a.py": "x"}, "src/a.py", "."),  # the input is one project
+        ({"README.md": "x", "p/a.py": "x"}, "p/a.py", "p"),  # and here a collection
+        ({"owner/name/README": "x", "owner/name/src/a.js": "x"}, "owner/name/src/a.js", "owner/name"),
         (
             {"p/pyproject.toml": "", "p/examples/e/pyproject.toml": "", "p/examples/e/a.py": "x"},
             "p/examples/e/a.py",
