@@ -6,6 +6,7 @@ import json
 import time
 import zipfile
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from reading import documents, read_rows, real_data, rules
 from test_epub import TWO, epub
 from test_tei import tei
 
+import curate
 from curate.read.books import Books, by_heading_lines
 from curate.read.files import Files
 
@@ -275,6 +277,31 @@ def test_pages_that_reference_a_zip_bomb_of_nested_archives_stay_closed():
         archive.writestr("bomb.txt", b"0" * (1 << 24))
     rows = read(epub(TWO, extra=[("OEBPS/inner.zip", inner.getvalue())]), "a.epub", max_bytes=1 << 16)
     assert len(documents(rows)) == 1  # a member that no page is made of is never unpacked
+
+
+def test_a_run_over_books_balances_and_gives_every_chapter_an_id(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.epub").write_bytes(epub(TWO))
+    (folder / "b.epub").write_bytes(epub(TWO)[:900])
+    (folder / "c.xml").write_bytes(tei("<body><div><p>One.</p></div><div><p>Two.</p></div></body>"))
+    (folder / "d.txt").write_text(START + "Three." + END, encoding="utf-8")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "name: books\nsources:\n  books:\n    read: {kind: books, paths: in, chapters: true}\n", encoding="utf-8"
+    )
+    result = curate.run(curate.load(recipe), output=tmp_path / "out", cache=tmp_path / "cache", workers=1)
+    ledger = result.manifest["ledger"]["books"]
+    assert (ledger["read"], ledger["kept"], ledger["removed"]) == (6, 5, {"read": {"read.truncated": 1}})
+    rows = pq.read_table(tmp_path / "out" / "documents" / "books").to_pylist()
+    assert [(row["path"], row["text"]) for row in rows] == [
+        ("a.epub", "One\n\nA."),
+        ("a.epub", "Two\n\nB."),
+        ("c.xml", "One."),
+        ("c.xml", "Two."),
+        ("d.txt", "Three."),
+    ]
+    assert len({row["id"] for row in rows}) == 5
 
 
 def test_every_form_of_one_book_gives_one_text():
