@@ -18,7 +18,7 @@ from pydantic import Field
 from curate.read.compression import FEED_BYTES, MAGIC, compression_of, refusal
 from curate.read.rows import MAX_RECORD_BYTES, Rows
 from curate.read.warc_cuts import is_row_of_members, member_before, plain_cuts
-from curate.read.warc_members import Members
+from curate.read.warc_members import Members, PlainRecords, Quick
 from curate.read.warc_records import Manner, RecordReader
 from curate.stage import Cut, Source, even_cuts
 
@@ -90,24 +90,27 @@ class Warc(Source):
     def _batches(self, file: IO[bytes], name: str, offset: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Yield the records from the one at `offset` on, as far as they begin before `stop`.
 
-        Two readers take turns: one that knows usual members only, and, from a member that is not, one that knows
-        everything, until it stands at the start of a later member. With each turn in which the first finds nothing,
-        the second keeps going for longer.
+        Two readers take turns: one that knows usual records only, and, from one that is not, one that knows everything,
+        until it stands at the start of a later record or member. With each turn in which the first finds nothing, the
+        second keeps going for longer.
         """
         manner = Manner(name, self.max_bytes, self.verify_digests)
-        members = Members(file, stop, manner)
+        quick: Quick | None = None
         stint = 1
         while True:
             data = file.read(FEED_BYTES)
+            if quick is None:
+                kind = compression_of(data)
+                quick = Members(file, stop, manner) if kind == "gzip" else PlainRecords(file, stop, manner)
             leave = None
-            if data.startswith(MAGIC["gzip"]):
-                members.begin(offset, data)
-                for batch in members.batches():
+            if kind in ("gzip", "plain"):
+                quick.begin(offset, data)
+                for batch in quick.batches():
                     stint = 1
                     yield batch
-                if members.finished:
+                if quick.finished:
                     return
-                offset, data = members.offset, members.unread
+                offset, data = quick.offset, quick.unread
                 if file.seekable():
                     data, leave = data[:FEED_BYTES], offset + stint
                     file.seek(offset + len(data))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 GROUP_BYTES = 4 << 20  # of a batch: twice as much falls out of the processor's cache, half is no faster
-MAX_HEADER_BYTES = 64 << 10  # of a record; a longer one is not read here
+HEAD_BYTES = 8 << 10  # of a record; a longer header is not read here
 RECORD_END = b"\r\n\r\n"
 HEADER_END = b"\r\n\r\n"
 METADATA = ("date", "digest", "record_id", "languages", "truncated", "segment")
@@ -66,7 +66,7 @@ class Records:
     def add(self, offset: int, plain: bytes | memoryview) -> None:
         """Add the record at byte `offset`, with the two line ends behind it."""
         row = len(self.offsets)
-        data = plain if isinstance(plain, bytes) else bytes(plain[:MAX_HEADER_BYTES])
+        data = plain if isinstance(plain, bytes) else bytes(plain[:HEAD_BYTES])
         block = data.find(HEADER_END) + len(HEADER_END)
         body = data.find(HEADER_END, block) + len(HEADER_END) if data.startswith(b"HTTP/", block) else 0
         end = len(plain) - len(RECORD_END)
