@@ -107,3 +107,16 @@ def test_short_repeats_stay(scan):
     short = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda"  # eleven words
     html = f"<body><div><section><p>{short}</p></section></div><main><section><p>{short}</p></section></main>"
     assert chosen(scan, html, [0.9, 0.9])[0].tolist() == [True, True]
+
+
+def test_next_to_nothing_is_not_believed(scan):
+    """A line of 5 words with p .9, ten entries of 40 words with p .18, .1 and eight times .01: weights 5.3 and 40.3.
+
+    sum(p w) = 4.77 + 40.3 * .36 = 19.28. By that alone the line would be the best set: 4.77 / (5.3 + 19.28) = .194, with
+    the first entry 12.02 / (45.6 + 19.28) = .185. But no less than 100 words are expected: the line 4.77 / 105.3 = .045,
+    one entry 12.02 / 145.6 = .083, two 16.05 / 185.9 = .0863, three 16.46 / 226.2 = .073. So the cut is at .1, drawn to
+    .1 ** .7 * .5 ** .3 = .162, and the first entry stays.
+    """
+    entries = [" ".join(f"w{place}x{number}" for number in range(40)) for place in range(10)]
+    keep, _ = chosen(scan, paragraphs("one two three four five", *entries), [0.9, 0.18, 0.1] + [0.01] * 8)
+    assert keep.tolist() == [True, True] + [False] * 9

@@ -30,6 +30,7 @@ from curate.extract.auto.tags import (
 Mask = npt.NDArray[np.bool_]
 
 PULL = 0.3  # how far the best cut is drawn towards 0.5: measured on the gold pages, it costs nothing and steadies odd pages
+LEAST_WORDS, LEAST_SHARE = 100, 0.3  # a main text shorter than both, words and share of the page, is not believed
 WORDLESS = 0.3  # what a block without a word weighs, in words
 REPEATED_WORDS = 12  # shorter blocks may be said twice
 REPEATED_SHARE = 0.85  # of a block's 4-grams that stand in kept blocks before it, for it to be a repeat
@@ -41,7 +42,8 @@ def choose(page: Page, probabilities: Floats, features: Floats, beta: float = 1.
 
     With beta 1 the set maximises 2 sum(p w) / (sum(w) + sum over all (p w)), w being words: with independent blocks nearly
     the expected F1 (Nan et al. 2012, ICML, "Optimizing F-measure", section 3). The set is a prefix in order of p; its cut
-    is then drawn towards 0.5.
+    is then drawn towards 0.5. Blocks of a page stand or fall together, which the formula does not know: where it expects next
+    to nothing it would rest on a single sure line. So no less is expected than LEAST_WORDS or LEAST_SHARE of the page.
 
     Args:
         page: A scanned page.
@@ -60,7 +62,8 @@ def choose(page: Page, probabilities: Floats, features: Floats, beta: float = 1.
         return mask, 0.0
     order = np.argsort(-p, kind="stable")
     hits, sizes = np.cumsum((p * weights)[order]), np.cumsum(weights[order])
-    best = int(np.argmax(hits / (sizes + beta**2 * expected)))
+    wanted = max(expected, min(LEAST_WORDS, LEAST_SHARE * float(weights.sum())))
+    best = int(np.argmax(hits / (sizes + beta**2 * wanted)))
     cut = min(p[order[best]] ** (1 - PULL) * (1 / (1 + beta**2)) ** PULL, p.max())
     mask = p >= max(cut, 1e-6)
     suspects = mask & (features[:, COLUMN_SEEN_BEFORE] > _SEEN) & (page.blocks[:, BLOCK_WORDS] >= REPEATED_WORDS)

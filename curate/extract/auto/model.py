@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -106,10 +107,10 @@ def open_model(path: Path) -> Model:
         ValueError: If the file is damaged or made for other features; the remedy is named.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         model = _from_arrays(arrays)
-    except (OSError, KeyError, ValueError, EOFError) as error:
+    except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
         raise ValueError(
             f"{path}: this is no model of this version: {error}. Install curate again, or train one: "
             "python -m curate.extract.auto.training --help."
