@@ -15,7 +15,7 @@ from curate.read.epub import EpubError, read_epub
 from curate.read.flow import Chapter, Flow
 from curate.read.licenses import license_of_notice
 from curate.read.markup import Event, MarkupError, decode_markup, page_events, parse_xml, root_name
-from curate.read.rows import MAX_RECORD_BYTES, Rows
+from curate.read.rows import Rows
 from curate.read.tei import ROOTS, read_tei
 from curate.read.whole import Whole, bad_row, binary_row, is_binary, read_whole
 from curate.read.xhtml import add_page
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+MAX_BOOK_BYTES = 32 << 20  # an XML tree takes up to twenty times its file; the longest novels have four megabytes
 MAX_CHAPTERS = 20_000
 MAX_FACT_CHARACTERS = 1000  # of one of a book's statements about itself: some put a licence's whole text there
 
@@ -90,7 +91,7 @@ class Books(Source):
 
     chapters: bool = False
     gutenberg: bool = True
-    max_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1)
+    max_bytes: int = Field(default=MAX_BOOK_BYTES, ge=1)
 
     def read(self, file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
         """Yield the documents of a book in RAW batches, in reading order."""

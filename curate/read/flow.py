@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ class Mark:
     """A place where a chapter may begin.
 
     Attributes:
-        place: Index into the pieces written.
+        place: Characters of the text before it.
         prose: Characters written before it outside headings.
         level: Rank of the heading or division; 1 is the highest.
         title: Text of the heading.
@@ -40,14 +41,16 @@ class Flow:
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
-        self._out: list[str] = []
+        self._written = io.StringIO()  # one buffer: a book of small elements would take a gigabyte as a list of pieces
+        self._size = 0
+        self._last = ""  # the last piece, which may still lose a hyphen
         self._gap = 0  # 1: the next word begins a line, 2: a paragraph
         self._is_space_due = False
         self._is_tab_due = False
         self._join: str | None = None  # a word may go on over a line end: "hard" always, "soft" if it looks like it
         self._prose = 0
         self._headings = 0
-        self._heading_start = 0
+        self._heading_pieces: list[str] = []
 
     def text(self, text: str, *, is_preformatted: bool = False) -> None:
         """Add characters of running text, or of text whose lines and spaces count."""
@@ -87,7 +90,7 @@ class Flow:
         """End a line of the printed page, inside a word if that is certain, or if a hyphen stands before it."""
         if is_certain:
             self._join = "hard"
-        elif self._join is None and self._out and self._out[-1].endswith(_HYPHENS):
+        elif self._join is None and self._last.endswith(_HYPHENS):
             self._join = "soft"
         else:
             self._is_space_due = True
@@ -98,13 +101,13 @@ class Flow:
         if is_mark:
             self.mark(level)
         if not self._headings:
-            self._heading_start = len(self._out)
+            self._heading_pieces = []
         self._headings += 1
 
     def end_heading(self) -> None:
         """End a heading; it becomes the title of the chapter, if that has none yet."""
         self._headings -= 1
-        title = " ".join("".join(self._out[self._heading_start :]).split())
+        title = " ".join("".join(self._heading_pieces).split())
         if not self._headings and self.marks and title:
             last = self.marks[-1]
             if not last.title and last.prose == self._prose:
@@ -113,7 +116,8 @@ class Flow:
 
     def mark(self, level: int) -> None:
         """Note that a chapter of this level may begin here."""
-        self.marks.append(Mark(len(self._out), self._prose, level))
+        self._end_preformatted()
+        self.marks.append(Mark(self._size + len(self._last), self._prose, level))
 
     def chapters(self, level: int | None) -> list[Chapter]:
         """Return the text, cut at all marks up to a level; in one piece if that is None.
@@ -128,24 +132,35 @@ class Flow:
                 chosen[-1].title = mark.title or chosen[-1].title
             else:
                 chosen.append(Mark(mark.place, mark.prose, mark.level, mark.title))
-        ends = [*(mark.place for mark in chosen[1:]), len(self._out)]
-        texts = ["".join(self._out[mark.place : end]).strip("\n") for mark, end in zip(chosen, ends, strict=True)]
+        whole = self._written.getvalue() + self._last
+        ends = [*(mark.place for mark in chosen[1:]), len(whole)]
+        texts = [whole[mark.place : end].strip("\n") for mark, end in zip(chosen, ends, strict=True)]
         return [Chapter(mark.title, text) for mark, text in zip(chosen, texts, strict=True) if text.strip()]
 
     def _write(self, text: str) -> None:
-        if self._join is not None and self._out and not self._gap:
-            last = self._out[-1]
-            if last.endswith(_HYPHENS) and (self._join == "hard" or last.endswith("¬") or _goes_on(last, text)):
-                self._out[-1] = last[:-1]
-        elif self._out and self._gap:
-            self._out[-1] = self._out[-1].rstrip("\n")  # of preformatted text
-            self._out.append("\n" * self._gap)
-        elif self._out and (self._is_tab_due or self._is_space_due):
-            self._out.append("\t" if self._is_tab_due else " ")
+        between = ""
+        if self._join is not None and self._last and not self._gap:
+            if self._last.endswith(_HYPHENS) and (
+                self._join == "hard" or self._last.endswith("¬") or _goes_on(self._last, text)
+            ):
+                self._last = self._last[:-1]
+        elif (self._last or self._size) and self._gap:
+            self._end_preformatted()
+            between = "\n" * self._gap
+        elif self._last and (self._is_tab_due or self._is_space_due):
+            between = "\t" if self._is_tab_due else " "
         self._gap, self._is_space_due, self._is_tab_due, self._join = 0, False, False, None
-        self._out.append(text)
-        if not self._headings:
+        self._size += self._written.write(self._last)
+        self._last = between + text
+        if self._headings:
+            self._heading_pieces.append(self._last)
+        else:
             self._prose += len(text)
+
+    def _end_preformatted(self) -> None:
+        """Take the line ends off the last piece that a pending break stands for."""
+        if self._gap:
+            self._last = self._last.rstrip("\n")
 
 
 def _goes_on(before: str, after: str) -> bool:
