@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 import curate
 from curate.document import RAW
@@ -120,6 +122,27 @@ def test_what_an_entry_covers(entry: str, address: str, goes: bool) -> None:
 def test_lines_that_mean_nothing_are_refused(entry: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         listed_address(entry)
+
+
+@given(
+    st.text() | st.from_regex(r"(https?://)?[a-zA-Z0-9.\u00e0-\u00ff-]{1,20}(:\d{1,5})?(/[^ ]{0,20})?", fullmatch=True)
+)
+def test_no_address_breaks_the_look_up_and_canonical_forms_stay_as_they_are(text: str) -> None:
+    forms = list(looked_up(text))
+    assert len(forms) <= text.count(".") + 2 * MAX_SEGMENTS + 4
+    address = parse_address(text)
+    if address is not None:
+        assert parse_address(address.place + address.path + address.query) == address
+
+
+@given(st.text(max_size=60))
+def test_what_a_list_takes_removes_at_least_itself(line: str) -> None:
+    try:
+        form = listed_address(line)
+    except ValueError:
+        return
+    page = line.strip().removesuffix("/*").removeprefix("*.").removeprefix(".")
+    assert form in set(looked_up(page))
 
 
 def test_ids_are_ours_or_the_inputs_own() -> None:
@@ -294,6 +317,7 @@ def test_each_gate_removes_what_it_names(project: Path) -> None:
     lists = manifest["inputs"]["web"]["remove"]
     assert [file["path"] for file in lists["urls"]["files"]] == ["domains.gz", "pages.zst"]
     assert (lists["urls"]["distinct"], lists["ids"]["distinct"]) == (4, 1)
+    assert "<td>1 ids, 4 urls</td>" in (project / "run" / "report.html").read_text()
 
 
 def test_the_content_of_a_list_is_in_the_key_and_its_name_is_not(project: Path) -> None:

@@ -112,7 +112,7 @@ class HuggingFace(Parquet):
                     for record in records(batch.select(columns).slice(first, step)):
                         yield row, self._values(record, f"{name}, row {row}", names, holds_text)
                         row += 1
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last for names of columns
             detail = f"{name}, row {row}: cannot be read from here on ({error}). Fetch or write the file again"
             yield row, {"rule": "read.truncated" if row else "read.undecodable", "detail": detail}
             return

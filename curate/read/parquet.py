@@ -46,7 +46,7 @@ class Parquet(Source):
     Rules: read.bad_record, read.truncated, read.no_text, read.too_large, read.undecodable.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "pyarrow", "resiliparse")
 
     layout: Layout = "flat"
@@ -103,17 +103,21 @@ class Parquet(Source):
         except (pa.ArrowException, OSError) as error:
             file.seek(0)
             started = file.read(4) == b"PAR1"
-            why = "it has no index at its end: the file is truncated" if started else "this is not a Parquet file"
-            rule = "read.truncated" if started else "read.undecodable"
+            file.seek(max(4, file.seek(0, 2) - 4))
+            if file.read(4) == b"PAR1":
+                rule, why = "read.undecodable", "its index is damaged"
+            elif started:
+                rule, why = "read.truncated", "it has no index at its end: the file is truncated"
+            else:
+                rule, why = "read.undecodable", "this is not a Parquet file"
             yield 0, {"rule": rule, "detail": f"{name}: {why} ({error}). Fetch or write the file again"}
             return
         schema = parquet.schema_arrow
         columns = self._columns(schema.names)
         field = self.text if self.html is None else self.html
         holds_text = [is_text(column.type) for column in schema if column.name == field]  # of one name, the last counts
-        holds_text = holds_text or [
-            column_of(field, schema.names) in schema.names
-        ]  # by a path: each value is looked at
+        if not holds_text:  # a path: each value is looked at
+            holds_text = [column_of(field, schema.names) in schema.names]
         first = 0
         for group in range(parquet.num_row_groups):
             if stop is not None and first >= stop:
@@ -200,13 +204,16 @@ def _open(file: IO[bytes]) -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(
-        pa.PythonFile(file, mode="r"),
-        buffer_size=BUFFER_BYTES,
-        pre_buffer=False,
-        coerce_int96_timestamp_unit="us",  # as nanoseconds, dates after 2262 would silently become others
-        page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
-    )
+    try:
+        return pq.ParquetFile(
+            pa.PythonFile(file, mode="r"),
+            buffer_size=BUFFER_BYTES,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",  # as nanoseconds, dates after 2262 would silently become others
+            page_checksum_verification=True,  # where the writer stored checksums; without them damage can pass
+        )
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"the name of a column is damaged: {error}") from error
 
 
 def _first_byte(group: pq.RowGroupMetaData) -> int:

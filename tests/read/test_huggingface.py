@@ -115,6 +115,16 @@ def test_offsets_that_point_outside_end_the_reading_and_not_the_process():
         assert rules(read_rows(HuggingFace(), lying)) == {"read.undecodable": 1}
 
 
+def test_a_damaged_name_of_a_column_is_no_crash():
+    table = pa.table({"text": ["One."], "a_name": [1]})
+    for data in (stream(table), arrow_file(table), parquet(table)):
+        assert b"a_name" in data
+        assert rules(read_rows(HuggingFace(), data.replace(b"a_name", b"\xffname"))) == {"read.undecodable": 1}
+    assert (
+        "its index is damaged" in read_rows(HuggingFace(), parquet(table).replace(b"a_name", b"\xffname"))[0]["detail"]
+    )
+
+
 def test_what_is_no_dataset_file_is_told():
     assert rules(read_rows(HuggingFace(), b"\xff\xff\xff\xffnonsense")) == {"read.undecodable": 1}
     assert rules(read_rows(HuggingFace(), b"nonsense\n")) == {"read.bad_record": 1}
