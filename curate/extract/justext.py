@@ -30,13 +30,17 @@ class JusText(HtmlExtractor):
     def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
         """Return the paragraphs that jusText calls good, and what had to be done to get them."""
         import justext
+        from lxml.etree import ParserError
 
         del url
         name = _list_name(page_language(html)) if self.stop_words == "auto" else self.stop_words
         words = _stop_list(name)
         page = Page(html)
         limits = {} if words else {"stopwords_low": 0.0, "stopwords_high": 0.0}  # as jusText's own command does
-        paragraphs = justext.justext(page.html, words, **limits)
+        try:
+            paragraphs = justext.justext(page.html, words, **limits)
+        except ParserError:  # no element at all
+            return None, page.metadata
         text = "\n".join(paragraph.text for paragraph in paragraphs if not paragraph.is_boilerplate)
         return text or None, page.metadata
 
