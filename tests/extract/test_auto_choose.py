@@ -26,9 +26,9 @@ def paragraphs(*texts):
     return "<body>" + "".join(f"<p>{text}</p>" for text in texts)
 
 
-def chosen(scan, html, probabilities, beta=1.0):
+def chosen(scan, html, probabilities, beta=1.0, hidden_text=False):
     page = scan(html)
-    return choose(page, np.array(probabilities, np.float32), features_of(page), beta)
+    return choose(page, np.array(probabilities, np.float32), features_of(page), beta, hidden_text)
 
 
 def test_the_set_maximises_expected_f1(scan):
@@ -120,3 +120,21 @@ def test_next_to_nothing_is_not_believed(scan):
     entries = [" ".join(f"w{place}x{number}" for number in range(40)) for place in range(10)]
     keep, _ = chosen(scan, paragraphs("one two three four five", *entries), [0.9, 0.18, 0.1] + [0.01] * 8)
     assert keep.tolist() == [True, True] + [False] * 9
+
+
+@pytest.mark.parametrize("hide", ["hidden", "style='display: none'", "style='visibility:hidden'"])
+def test_hidden_text_goes_unless_it_is_most_of_it(scan, hide):
+    seen, little = "<p>one two three four", f"<p {hide}>five six seven four"
+    assert chosen(scan, "<body>" + seen + little, [0.9, 0.9])[0].tolist() == [True, False]
+    assert chosen(scan, "<body>" + seen + little, [0.9, 0.9], hidden_text=True)[0].tolist() == [True, True]
+    assert chosen(scan, "<body>" + seen + little + " more", [0.9, 0.9])[0].tolist() == [
+        True,
+        True,
+    ]  # five words of nine
+    # A hidden copy before the text itself does not cost it its place.
+    copy = f"<body><div {hide}><section><p>{LONG}</p></section></div><main><section><p>{LONG} and this</p></section></main>"
+    assert chosen(scan, copy, [0.9, 0.9])[0].tolist() == [False, True]
+
+
+def test_what_only_screen_readers_skip_is_in_sight(scan):
+    assert chosen(scan, "<body><p>one two three<p aria-hidden=true>four", [0.9, 0.9])[0].tolist() == [True, True]

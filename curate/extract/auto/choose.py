@@ -22,8 +22,11 @@ from curate.extract.auto.tags import (
     BLOCK_ELEMENT,
     BLOCK_FIRST_WORD,
     BLOCK_WORDS,
+    ELEMENT_FLAGS,
     ELEMENT_PARENT,
     ELEMENT_TAG,
+    FLAG_HIDDEN_ATTRIBUTE,
+    FLAG_HIDDEN_STYLE,
     TITLE,
 )
 
@@ -31,13 +34,17 @@ Mask = npt.NDArray[np.bool_]
 
 PULL = 0.3  # how far the best cut is drawn towards 0.5: measured on the gold pages, it costs nothing and steadies odd pages
 LEAST_WORDS, LEAST_SHARE = 100, 0.3  # a main text shorter than both, words and share of the page, is not believed
+HIDDEN_SHARE = 0.5  # of the main text's words; hidden text up to it is spam, template code or instructions to machines
 WORDLESS = 0.3  # what a block without a word weighs, in words
 REPEATED_WORDS = 12  # shorter blocks may be said twice
 REPEATED_SHARE = 0.85  # of a block's 4-grams that stand in kept blocks before it, for it to be a repeat
+_OUT_OF_SIGHT = FLAG_HIDDEN_ATTRIBUTE | FLAG_HIDDEN_STYLE  # what only screen readers skip is in sight
 _SEEN = 0.9  # of its 4-grams stand anywhere before it: cheap to see, and true of every repeat
 
 
-def choose(page: Page, probabilities: Floats, features: Floats, beta: float = 1.0) -> tuple[Mask, float]:
+def choose(
+    page: Page, probabilities: Floats, features: Floats, beta: float = 1.0, hidden_text: bool = False
+) -> tuple[Mask, float]:
     """Return which blocks stay, and the F1 that is expected of them.
 
     With beta 1 the set maximises 2 sum(p w) / (sum(w) + sum over all (p w)), w being words: with independent blocks nearly
@@ -50,6 +57,8 @@ def choose(page: Page, probabilities: Floats, features: Floats, beta: float = 1.
         probabilities: That a block is main text, shape (blocks,).
         features: Of the first stage, shape (blocks, NUM_FEATURES).
         beta: How many times recall counts as much as precision (F-beta); the cut is drawn towards 1 / (1 + beta^2).
+        hidden_text: Whether text that the page hides may stay. If not, it still does where it is most of the main text: such
+            a page shows itself by a script.
     """
     mask: Mask = np.zeros(len(page.blocks), np.bool_)
     if not len(page.blocks):
@@ -66,6 +75,10 @@ def choose(page: Page, probabilities: Floats, features: Floats, beta: float = 1.
     best = int(np.argmax(hits / (sizes + beta**2 * wanted)))
     cut = min(p[order[best]] ** (1 - PULL) * (1 / (1 + beta**2)) ** PULL, p.max())
     mask = p >= max(cut, 1e-6)
+    if not hidden_text:
+        hidden = mask & ((page.elements[page.blocks[:, BLOCK_ELEMENT], ELEMENT_FLAGS] & _OUT_OF_SIGHT) > 0)
+        if weights[hidden].sum() <= HIDDEN_SHARE * weights[mask].sum():
+            mask &= ~hidden
     suspects = mask & (features[:, COLUMN_SEEN_BEFORE] > _SEEN) & (page.blocks[:, BLOCK_WORDS] >= REPEATED_WORDS)
     if suspects.any():
         _drop_repeats(page.elements, page.blocks, page.words, suspects, mask)

@@ -24,6 +24,8 @@ class Auto(HtmlExtractor):
         mode: default, or more of one and less of the other: precision, recall. (The cut maximises expected F1, or F with
             beta 0.5 or 2.)
         format: text, or markdown: heading marks, fences around code, tables with bars.
+        hidden_text: Whether text that the page hides (hidden, display: none) may stay: answers that open on a click, but also
+            spam and instructions to machines. It always may where it is most of the main text.
         json_text: Whether text inside scripts (articleBody, preloaded state) is read where the markup holds next to none.
     """
 
@@ -32,6 +34,7 @@ class Auto(HtmlExtractor):
 
     mode: Literal["default", "precision", "recall"] = "default"
     format: Literal["text", "markdown"] = "text"
+    hidden_text: bool = False
     json_text: bool = True
 
     def model_digest(self) -> str:
@@ -46,7 +49,7 @@ class Auto(HtmlExtractor):
 
         model, scanner = _tools()
         page = scanner(html)
-        judgement = model.judge(page, html, url, beta=BETA[self.mode])
+        judgement = model.judge(page, html, url, beta=BETA[self.mode], hidden_text=self.hidden_text)
         text = UNUSABLE.sub(" ", render(page, judgement.keep, self.format == "markdown"))
         facts: dict[str, Any] = {"extract_confidence": round(judgement.confidence, 4)}
         if self.json_text and len(text.split(None, FEW_WORDS)) < FEW_WORDS:

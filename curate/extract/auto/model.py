@@ -61,21 +61,22 @@ class Model:
     first: Trees
     second: Trees
 
-    def judge(self, page: Page, html: str, url: str, beta: float = 1.0) -> Judgement:
+    def judge(self, page: Page, html: str, url: str, beta: float = 1.0, hidden_text: bool = False) -> Judgement:
         """Say which blocks of a page are its main text.
 
         Args:
             page: The page, scanned with this model's stop words.
             html: Its source, for what it says of itself.
             url: Its address, or "".
-            beta: See `curate.extract.auto.choose.choose`.
+            beta: Weight of recall (see `curate.extract.auto.choose.choose`).
+            hidden_text: Whether text that the page hides may stay.
         """
         if not len(page.blocks):
             nothing: Floats = np.zeros(0, np.float32)
             return Judgement(np.zeros(0, np.bool_), 0.0, nothing)
         features = self.features(page, html, url)
         probabilities = self.second.predict(with_context(page, features, self.first.predict(features.values)))
-        keep, confidence = choose(page, probabilities, features.values, beta)
+        keep, confidence = choose(page, probabilities, features.values, beta, hidden_text)
         return Judgement(keep, confidence, probabilities)
 
     def features(self, page: Page, html: str, url: str) -> BlockFeatures:
