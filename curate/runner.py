@@ -400,7 +400,7 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
 
 
 def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
-    """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, a trainer's setting."""
+    """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
     from curate.sources import resolve_paths
 
     settings = recipe.tokenizer
@@ -408,7 +408,11 @@ def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
         from curate.tokens.tokenizer import Tokenizer
 
         path = resolve_paths((settings.load,), recipe, store, "tokenizer.load")[0].url
-        Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
+        tokenizer = Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
+        if recipe.token_sources:
+            from curate.sources import check_token_files
+
+            check_token_files(recipe, store, tokenizer.sha256, tokenizer.vocab_size)
     if train and recipe.train is not None:
         from curate.training import check_trainer
 

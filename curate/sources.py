@@ -168,6 +168,22 @@ def list_token_files(
     return found, {"files": shown, **source.stated.values()}
 
 
+def check_token_files(recipe: Recipe, cache: Cache, tokenizer_sha256: str, vocab_size: int) -> None:
+    """Open the local token files of a recipe, without reading them through.
+
+    Raises:
+        RecipeError: If a path matches nothing.
+        InputError: If a file contradicts itself, its index or the settings, or is another tokenizer's.
+    """
+    from curate.read.token_files import open_tokens
+
+    for source in recipe.token_sources:
+        for file, index in list_token_files(source, recipe, cache, tokenizer_sha256)[0]:
+            if file.remote is None and (index is None or index.remote is None):
+                place = None if index is None else Path(index.url)
+                open_tokens(Path(file.url), file.path, place, source.reader, vocab_size)
+
+
 def _same_tokenizer(path: Path, sha256: str) -> None:
     """Refuse token shards of ours that another tokenizer made."""
     try:

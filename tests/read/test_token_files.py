@@ -246,6 +246,14 @@ def test_our_own_shards_are_read_again_and_only_with_their_tokenizer(project, mo
         run(project, output="third")
 
 
+def test_a_damaged_file_stops_the_run_before_any_work(project):
+    with (project / "given" / "two.ds").open("ab") as file:
+        file.write(b"\0\0")
+    with pytest.raises(InputError, match=r"two\.ds: its index counts"):
+        run(project)
+    assert not (project / "run" / "extracted").exists()
+
+
 def test_what_has_no_part_in_it_is_told(project):
     warnings = run(project, "validation={tokens: 60, min_documents: 1}")["warnings"]
     assert "given holds tokens: it has no part in validation." in warnings
