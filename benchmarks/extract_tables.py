@@ -170,7 +170,7 @@ def write_speed(speed: Row) -> None:
         f"{speed['rounds']} rounds; {' and '.join(speed['every_page'])} read all pages in each round, the others a share, "
         "so that they read each page once. Ratio: CPU of it / CPU of ours on the same pages in the same round, the median "
         "and the range over the rounds; pooled: of the sums over all rounds. Start: CPU seconds before the first measured "
-        "page (imports, model, compiled code from disk, five other pages), not part of the other figures."
+        "page (imports, model, compiled code from disk, some other pages), not part of the other figures."
     )
     rows = []
     for name, one in speed["speed"].items():
