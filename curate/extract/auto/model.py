@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.extract.auto.choose import Mask, choose
+from curate.extract.auto.columns import FEATURES, NUM_FEATURES
 from curate.extract.auto.context import CONTEXT, NUM_BOTH, with_context
-from curate.extract.auto.features import FEATURES, NUM_FEATURES, BlockFeatures, Floats, Tables, block_features
+from curate.extract.auto.features import BlockFeatures, Floats, Tables, block_features
 from curate.extract.auto.page import KINDS, NUM_KIND_BUCKETS, KindModel, page_facts, read_marks
 from curate.extract.auto.scan import Page
 from curate.extract.auto.tags import NUM_CLASS_BUCKETS, NUM_WORD_BUCKETS

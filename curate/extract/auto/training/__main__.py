@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from curate.extract.auto.columns import NUM_FEATURES
 from curate.extract.auto.context import NUM_CONTEXT
 from curate.extract.auto.extractor import Auto
-from curate.extract.auto.features import NUM_FEATURES
 from curate.extract.auto.model import CARD, FILE, Model, feature_digest, open_model, save_model
 from curate.extract.auto.scan import Scanner, stop_table
 from curate.extract.auto.training.fit import Bools, Sample, Setup, sample_of, train

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curate.extract.auto.columns import NUM_FEATURES
 from curate.extract.auto.context import NUM_BOTH, with_context
-from curate.extract.auto.features import NUM_FEATURES, BlockFeatures, Floats, Tables, block_features
+from curate.extract.auto.features import BlockFeatures, Floats, Tables, block_features
 from curate.extract.auto.model import TABLE_STEP, Model
 from curate.extract.auto.page import KINDS, KindModel, Marks, kind_bag, page_facts, read_marks
 from curate.extract.auto.scan import Page, Scanner
