@@ -269,7 +269,7 @@ def summarise(pages: Sequence[Any], texts: Mapping[str, Mapping[str, Any]]) -> d
     """Return all that the tables show of quality."""
     from curate.extract.auto.training.gold import snippet_hits
 
-    scored = [page for page in pages if page.set in TEXT_SETS and page.text]
+    scored = [page for name in TEXT_SETS for page in pages if page.set == name and page.text]
     scores = {name: scores_of(pages, found) for name, found in texts.items()}
     groups: dict[str, dict[str, list[Any]]] = {"set": defaultdict(list), "kind": defaultdict(list)}
     groups["language"] = defaultdict(list)
@@ -278,7 +278,8 @@ def summarise(pages: Sequence[Any], texts: Mapping[str, Mapping[str, Any]]) -> d
         if page.set == "wcxb":
             groups["kind"][page.kind].append(page)
         if page.set != AS_GB18030:
-            groups["language"][page.language].append(page)
+            declared = "not declared" if page.language in ("", "?") else page.language
+            groups["language"][declared].append(page)
     result: dict[str, Any] = {}
     for group, members in groups.items():
         result[group] = {
