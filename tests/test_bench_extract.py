@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -73,6 +74,23 @@ def test_confidence_by_bands() -> None:
     assert correlation["ranks"] == pytest.approx(1)
     # Deviations (-.55, -.4, .95) / 3 and (-.4, 0, .4): .2 / sqrt(1.365 / 9 * .32).
     assert correlation["r"] == pytest.approx(0.2 / (1.365 / 9 * 0.32) ** 0.5)
+
+
+def test_groups() -> None:
+    pages = [replace(gold(place, "one two"), kind="forum", language="?") for place in range(5)]
+    pages += [replace(gold(5, ""), set="trafilatura", id="t", wanted=("a b", "c"), unwanted=("d",))]
+    pages += [bench.as_gb18030(replace(gold(6, "one two", set_name="zh_handcrafted"), language="?"))]
+    texts = {page.id: {"text": "one two", "error": "", "confidence": 0.9} for page in pages}
+    texts["t"] |= {"text": "x ab d"}
+    texts["wcxb/0"] |= {"text": "", "error": "TimeoutError: 60 s"}
+    texts["wcxb/1"] |= {"text": "\n"}
+    found = bench.summarise(pages, {"auto": texts, "trafilatura": texts})
+    three_of_five = {"pages": 5, "auto": [0.6] * 3, "trafilatura": [0.6] * 3}
+    assert found["set"]["wcxb"] == found["kind"]["forum"] == three_of_five
+    assert found["language"] == {"not declared": three_of_five}  # the copy as GB18030 would be the sixth
+    assert found["set"][bench.AS_GB18030]["auto"] == [1.0, 1.0, 1.0]
+    assert found["snippets"] == {"trafilatura": {"pages": 1, "auto": [0.5, 1.0], "trafilatura": [0.5, 1.0]}}
+    assert found["failures"]["auto"] == {"error": 1, "no text": 1}
 
 
 def test_a_page_as_gb18030_says_so() -> None:
