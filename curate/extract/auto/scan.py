@@ -240,7 +240,7 @@ def _start_muted_tag(kind: int, key: int, b: st.Buffers) -> bool:
     return False
 
 
-@kernel
+@inlined_kernel
 def _start_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
     """Heed the start tag at i; return the place behind it, or behind the element if its content is no markup."""
     s = b.state
@@ -300,7 +300,7 @@ def _end_muted_tag(kind: int, key: int, b: st.Buffers) -> bool:
     return False
 
 
-@kernel
+@inlined_kernel
 def _end_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
     """Heed the end tag at i; return the place behind it."""
     s, o = b.state, b.open
