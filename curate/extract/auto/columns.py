@@ -8,6 +8,8 @@ import numpy.typing as npt
 from curate.extract.auto.page import PAGE_FACTS
 from curate.extract.auto.tags import NUM_TAGS, TAG
 
+DEEP = 60  # depths and differences of depth end here: no page that the model learned from goes further
+MOST_STEPS = 2000  # outwards from a block, for its containers
 NUM_LEVELS = 4  # containers around a block that are looked at
 LEADING_WORDS = 16  # of a block, that its learned word score is taken from
 ANCESTORS = (

@@ -28,6 +28,7 @@ from curate.extract.auto.columns import (
     AT_TEXT,
     AT_TITLE,
     COLUMN_HEADING_LEVEL,
+    DEEP,
     HIDDEN_BIT,
     IS_CELL,
     IS_CONTROL,
@@ -35,6 +36,7 @@ from curate.extract.auto.columns import (
     IS_LI,
     IS_P,
     LEADING_WORDS,
+    MOST_STEPS,
     NUM_ANCESTORS,
     NUM_FEATURES,
     NUM_LEVELS,
@@ -155,28 +157,34 @@ def _word_end(blocks: Int64s, block: int, num_words: int) -> int:
 
 
 @array_kernel
-def common_ancestor(elements: Int64s, one: int, other: int) -> int:
-    """Return the innermost element around both (one of them, if it is around the other)."""
-    while one != other:
-        if elements[one, ELEMENT_DEPTH] >= elements[other, ELEMENT_DEPTH] and one != 0:
-            one = elements[one, ELEMENT_PARENT]
-        elif other != 0:
-            other = elements[other, ELEMENT_PARENT]
-        else:
-            break
-    return one
+def _meetings(elements: Int64s, other: int) -> Int64s:
+    """Return for each element the innermost one around both it and `other` (or one of them): shape (elements,)."""
+    around = np.zeros(len(elements), np.bool_)
+    around[0] = True
+    element = other
+    while element > 0:
+        around[element] = True
+        element = elements[element, ELEMENT_PARENT]
+    meetings = np.zeros(len(elements), np.int64)
+    for place in range(1, len(elements)):
+        meetings[place] = place if around[place] else meetings[elements[place, ELEMENT_PARENT]]
+    return meetings
 
 
 @array_kernel
 def _fill_levels(elements: Int64s, element: int, levels: Int64s) -> None:
-    """Write the containers of a block: the nearest with two blocks or more, then each with twice those of the last."""
-    while element > 0 and elements[element, ELEMENT_BLOCKS] < 2:
-        element = elements[element, ELEMENT_PARENT]
+    """Write the containers of a block: the nearest with two blocks or more, then each with twice those of the last.
+
+    None is looked for further out than MOST_STEPS elements, so that the work is linear in the blocks however deep they lie.
+    """
+    steps = 0
+    wanted = 2
     for level in range(NUM_LEVELS):
+        while element > 0 and elements[element, ELEMENT_BLOCKS] < wanted:
+            steps += 1
+            element = elements[element, ELEMENT_PARENT] if steps < MOST_STEPS else 0
         levels[level] = element
         wanted = 2 * elements[element, ELEMENT_BLOCKS]
-        while element > 0 and elements[element, ELEMENT_BLOCKS] < wanted:
-            element = elements[element, ELEMENT_PARENT]
 
 
 @array_kernel
@@ -353,7 +361,7 @@ def _place(elements: Int64s, blocks: Int64s, totals: Int64s, values: Floats) -> 
     for block in range(len(blocks)):
         out = values[block]
         element = blocks[block, BLOCK_ELEMENT]
-        out[AT_PLACE] = elements[element, ELEMENT_DEPTH]
+        out[AT_PLACE] = min(elements[element, ELEMENT_DEPTH], DEEP)
         out[AT_PLACE + 1] = elements[element, ELEMENT_KID]
         out[AT_PLACE + 2] = chars_before / totals[1]
         out[AT_PLACE + 3] = words_before / totals[0]
@@ -526,12 +534,13 @@ def _relation_to_best(elements: Int64s, blocks: Int64s, best: int, page_words: i
     """Fill where a block stands to the element with most of the prose: in it, how far through it, how far above it."""
     first, last = -1, -1
     share = elements[best, ELEMENT_WORDS] / page_words
+    meetings = _meetings(elements, best)
     for block in range(len(blocks)):
         out = values[block]
-        common = common_ancestor(elements, blocks[block, BLOCK_ELEMENT], best)
+        common = meetings[blocks[block, BLOCK_ELEMENT]]
         out[AT_BEST] = common == best
         out[AT_BEST + 1] = share
-        out[AT_BEST + 3] = elements[best, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH]
+        out[AT_BEST + 3] = min(elements[best, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH], DEEP)
         if common == best:
             first = block if first < 0 else first
             last = block
@@ -581,15 +590,16 @@ def _relation_to_title(
         elif tag == H1 and h1 < 0:
             h1 = block
     found, match = _title_block(elements, blocks, words, title, num_title)
+    element = blocks[max(found, 0), BLOCK_ELEMENT]
+    meetings = _meetings(elements, element)
     for block in range(len(blocks)):
         out = values[block]
         if found >= 0:
-            element = blocks[found, BLOCK_ELEMENT]
-            common = common_ancestor(elements, blocks[block, BLOCK_ELEMENT], element)
+            common = meetings[blocks[block, BLOCK_ELEMENT]]
             out[AT_TITLE] = match
             out[AT_TITLE + 1] = block - found
             out[AT_TITLE + 2] = TAG_CLASS[elements[element, ELEMENT_TAG]]
-            out[AT_TITLE + 3] = elements[element, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH]
+            out[AT_TITLE + 3] = min(elements[element, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH], DEEP)
             out[AT_TITLE + 4] = elements[common, ELEMENT_WORDS] / page_words
         else:
             out[AT_TITLE + 1] = -9999
