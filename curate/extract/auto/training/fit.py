@@ -195,7 +195,9 @@ class WordCounts:
 
 
 def _log_odds(main: Any, seen: Any, prior: float) -> Floats:
-    mean = main.sum() / seen.sum()
+    if not seen.any():
+        return np.zeros(len(seen), np.float32)
+    mean = np.clip(main.sum() / seen.sum(), 0.001, 0.999)
     odds = np.log((main + prior * mean) / (seen - main + prior * (1 - mean))) - np.log(mean / (1 - mean))
     odds[seen < 1.5] = 0
     scores: Floats = (np.rint(np.clip(odds, -3, 3) / TABLE_STEP) * TABLE_STEP).astype(np.float32)
