@@ -157,3 +157,18 @@ def test_no_site_stands_in_the_code():
             "doi.org",
         }
         assert not found, (path.name, found)
+
+
+def test_preparing_leaves_nothing_to_compile():
+    script = (
+        "import numba.core.event as event\n"
+        "from curate.extract.auto.extractor import Auto\n"
+        "Auto().prepare()\n"
+        "with event.install_recorder('numba:compile') as recorder:\n"
+        "    Auto().main_text(open('README.md').read(), 'https://a.test/b')\n"
+        f"    Auto().main_text({PAGE!r} + {ARTICLE!r}, '')\n"
+        f"    Auto(format='markdown', mode='recall').main_text('<section>' + {ARTICLE!r} + '</section>' + {ARTICLE!r}, '')\n"
+        "print(len(recorder.buffer))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout.split() == ["0"]

@@ -43,6 +43,11 @@ class Auto(HtmlExtractor):
 
         return shipped_digest()
 
+    def prepare(self) -> None:
+        """Load the model and compile the kernels: the first time on a machine that takes most of a minute."""
+        said = "The same is said twice, in two places, so that looking for repeats is compiled as well as all the rest of it."
+        self.main_text(f"<article><section><p>{said}</p></section><section><p>{said}</p></section></article>", "")
+
     def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
         """Return the main text of a decoded page, and the confidence in it."""
         model, scanner = _tools()
