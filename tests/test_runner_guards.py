@@ -219,3 +219,21 @@ def test_validation_is_a_tenth_of_what_cuts_leave(tmp_path: Path) -> None:
     }
     assert 0 < sizes["validation"] <= sum(sizes.values()) / 10
     assert any("validation: own gives" in warning for warning in result.manifest["warnings"])
+
+
+def test_any_number_of_bad_rows_is_recorded(tmp_path: Path) -> None:
+    """Far more than the manifest names, spread over many batches: each is in the ledger with its place."""
+    lines = [json.dumps({"text": machine.prose(number, 2)}) for number in range(3000)]
+    lines[::60] = ["{broken"] * 50
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "r.yaml").write_text("name: bad\nsources:\n  own: {read: {kind: jsonl, paths: in.jsonl}}\n")
+    result = curate.run(
+        tmp_path / "r.yaml", output=tmp_path / "run", cache=tmp_path / "cache", workers=1, until="collect", quiet=True
+    )
+    ledger = result.manifest["ledger"]["own"]
+    assert (ledger["read"], ledger["kept"], ledger["removed"]) == (3000, 2950, {"read": {"read.bad_record": 50}})
+    rows = pq.read_table(tmp_path / "run" / "decisions" / "own").to_pylist()
+    places = [row["offset"] for row in rows if not row["kept"]]
+    assert len(set(places)) == 50
+    named = [warning for warning in result.manifest["warnings"] if "bad_record" in warning]
+    assert 0 < len(named) <= 21

@@ -223,7 +223,7 @@ def _read_problems(
             bad[row] = removal(ids[row], "read", rule, value=detail)
             if len(counts.warnings) < _MOST_WARNINGS:
                 place = "" if file.path in detail else f"{file.path}, at {batch['offset'][row].as_py()}: "
-            counts.warnings.append(f"{rule}: {place}{detail}")
+                counts.warnings.append(f"{rule}: {place}{detail}")
 
 
 def _texts(

@@ -170,3 +170,12 @@ def test_preparing_leaves_nothing_to_compile():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert run.stdout.split() == ["0"]
+
+
+def test_text_from_a_script_has_no_confidence():
+    body = "The ferry ran twice a day, and in winter once. " * 12
+    page = f'<body><div id=app></div><script type="application/ld+json">{{"@type": "Article", "articleBody": "{body}"}}</script>'
+    text, facts = main_text(page)
+    assert text.count("The ferry ran twice a day") == 12
+    assert facts == {"extract_from": "json"}
+    assert main_text(page, json_text=False)[0] is None

@@ -18,7 +18,8 @@ class Auto(HtmlExtractor):
     """Main text by the trained block model that comes with the package (its card: `curate/extract/auto/model.json`).
 
     A page's metadata gain `extract_confidence`, the word F1 that the model expects of its choice, 0 to 1, which the step
-    `extraction` turns into a column for rules; and `extract_from: json` where a page holds its text in a script only.
+    `extraction` turns into a column for rules; or `extract_from: json` where a page holds its text in a script only, of
+    which the model knows nothing.
 
     Attributes:
         mode: default, or more of one and less of the other: precision, recall. (The cut maximises expected F1, or F with
@@ -66,7 +67,7 @@ class Auto(HtmlExtractor):
 
             hidden = structured_text(html)
             if hidden is not None and len(hidden) > len(text):
-                return UNUSABLE.sub(" ", hidden), facts | {"extract_from": "json"}
+                return UNUSABLE.sub(" ", hidden), {"extract_from": "json"}
         return text or None, facts
 
 
