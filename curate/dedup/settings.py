@@ -85,7 +85,7 @@ class Lines(Settings):
     be a page of repeated lines.
 
     Attributes:
-        within: Where a line must be repeated: on the pages of one `site` (the host of their address, without `www.`;
+        within: Where a line must be repeated: on the pages of one `site` (the host of their address, without `www.` or `www2.`;
             documents without an address are left alone), in one `source`, or in the `corpus`.
         folders: Leading folders of the path that belong to a site's name, for hosts that carry many sites.
         unit: What is compared and cut: a `line`, or a `paragraph`: the lines between two empty ones, together.

@@ -7,6 +7,7 @@ partition of the keys) and `cut` (a shard's edits and removals).
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ from curate.removal import parse_address
 from curate.stage import Stage
 
 RULE = "dedup.lines"
+_WWW = re.compile(r"\Awww\d*\.(?=.*\.)")  # not of a host that is no more than that and a top-level domain
 _RANK = 48  # bits of a place below the source's rank: the number of the document
 _SHOWN = 20  # most repeated lines of a shard, and of the corpus
 _LONGEST = 200  # characters shown of a line
@@ -71,7 +73,7 @@ def scope_of(settings: Lines, source: str, url: str | None) -> str | None:
     if address is None:
         return None
     folders = address.path.split("/")[1:-1][: settings.folders]  # the last part is the page
-    return "/".join([address.host.removeprefix("www."), *folders])
+    return "/".join([_WWW.sub("", address.host), *folders])
 
 
 def _looked(
