@@ -159,13 +159,23 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-STAGES = ("decode", "scan", "page facts", "features", "trees 1", "context and trees 2", "choose", "render")
+STAGES = (
+    "decode",
+    "scan",
+    "page facts",
+    "features",
+    "trees 1",
+    "context and trees 2",
+    "choose",
+    "render",
+    "text in scripts",
+)
 
 
 def work_stages(rows: Sequence[Mapping[str, str]]) -> None:
     """Print CPU seconds of each stage of ours over all pages: the functions that the extractor calls, with a clock around."""
     from curate.extract import encoding
-    from curate.extract.auto import model, render, scan
+    from curate.extract.auto import model, render, scan, structured
     from curate.extract.auto.extractor import Auto
     from curate.extract.auto.trees import Trees
 
@@ -191,6 +201,7 @@ def work_stages(rows: Sequence[Mapping[str, str]]) -> None:
         (model, "with_context", "context and trees 2"),
         (model, "choose", "choose"),
         (render, "render", "render"),
+        (structured, "structured_text", "text in scripts"),
     ]
     for holder, name, stage in patches:
         setattr(holder, name, clocked(stage, getattr(holder, name)))

@@ -51,6 +51,9 @@ class Stage(Settings):
         """Return the digest of a model file that shapes the result, or None."""
         return None
 
+    def prepare(self) -> None:
+        """Load and compile what the first row would, in a worker before its rows: the limit on a row's time is not for that."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cut:

@@ -71,6 +71,9 @@ class _Counts:
 def extract_shard(context: TaskContext, key: str, settings: ExtractSettings, parts: Sequence[Part]) -> None:
     """Write result `key`: extracted.parquet (EXTRACTED), removed.parquet (REMOVED_EARLY), sizes.parquet, and counts."""
     counts = _Counts()
+    for stage in (settings.reader, settings.extractor, settings.repair):
+        if stage is not None:
+            stage.prepare()
     with context.writing(key) as output:
         extracted_path, removed_path = output.path("extracted.parquet"), output.path("removed.parquet")
         with (

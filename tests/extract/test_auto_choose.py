@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from curate.extract.auto.choose import choose
-from curate.extract.auto.features import COLUMN_SEEN_BEFORE, NUM_FEATURES, Tables, block_features
+from curate.extract.auto.columns import COLUMN_SEEN_BEFORE, NUM_FEATURES
+from curate.extract.auto.features import Tables, block_features
 from curate.extract.auto.page import NUM_PAGE_FACTS
 from curate.extract.auto.scan import Scanner, stop_table
 from curate.extract.auto.tags import NUM_CLASS_BUCKETS, NUM_WORD_BUCKETS

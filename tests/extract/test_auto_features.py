@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from curate.extract.auto.columns import FEATURES, NUM_FEATURES
 from curate.extract.auto.context import CONTEXT, NUM_BOTH, with_context
-from curate.extract.auto.features import FEATURES, NUM_FEATURES, Tables, block_features
+from curate.extract.auto.features import Tables, block_features
 from curate.extract.auto.page import (
     KINDS,
     NUM_KIND_BUCKETS,

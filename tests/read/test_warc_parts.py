@@ -69,7 +69,8 @@ def test_bodies_that_expand_make_several_batches():
     page = record("u", b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + body)
     batches = list(Warc().read(io.BytesIO(gzip.compress(page) * 10), "x"))
     assert sum(batch.num_rows for batch in batches) == 10
-    assert max(batch.nbytes for batch in batches) < 8_000_000
+    assert len(batches) > 2
+    assert max(batch.nbytes for batch in batches) < 12_000_000  # eight MiB and a body
 
 
 @settings(max_examples=25, deadline=None)

@@ -7,15 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from curate.extract.auto.features import (
-    COLUMN_SEEN_BEFORE,
-    Floats,
-    Int64s,
-    Uint16s,
-    four_gram,
-    gram_slot,
-    table_size,
-)
+from curate.extract.auto.columns import COLUMN_SEEN_BEFORE
+from curate.extract.auto.features import Floats, Int64s, Uint16s, four_gram, gram_slot, table_size
 from curate.extract.auto.kernel import cached_array_kernel, source_stamp
 from curate.extract.auto.scan import Page
 from curate.extract.auto.tags import (
@@ -120,4 +113,4 @@ def _compile_drop_repeats(stamp: int) -> Callable[..., None]:
     return cached_array_kernel(drop_repeats)
 
 
-_drop_repeats = _compile_drop_repeats(source_stamp("kernel", "tags", "features", "choose"))
+_drop_repeats = _compile_drop_repeats(source_stamp("kernel", "tags", "page", "columns", "features", "choose"))

@@ -6,17 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from curate.extract.auto.features import (
-    COLUMN_HEADING_LEVEL,
-    NUM_FEATURES,
-    NUM_LEVELS,
-    BlockFeatures,
-    Doubles,
-    Floats,
-    Int64s,
-    slot_of,
-    table_size,
-)
+from curate.extract.auto.columns import COLUMN_HEADING_LEVEL, NUM_FEATURES, NUM_LEVELS
+from curate.extract.auto.features import BlockFeatures, Doubles, Floats, Int64s, slot_of, table_size
 from curate.extract.auto.kernel import array_kernel, cached_array_kernel, source_stamp
 from curate.extract.auto.scan import Page
 from curate.extract.auto.tags import BLOCK_ELEMENT, BLOCK_WORDS, ELEMENT_PARENT, ELEMENT_SIGNATURE
@@ -163,4 +154,4 @@ def _whole(weights: Doubles, p: Floats, both: Floats) -> None:
         before += own
 
 
-_fill = _compile_fill(source_stamp("kernel", "tags", "features", "context"))
+_fill = _compile_fill(source_stamp("kernel", "tags", "page", "columns", "features", "context"))

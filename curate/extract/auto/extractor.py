@@ -8,7 +8,7 @@ from curate.extract.html import UNUSABLE, HtmlExtractor
 
 if TYPE_CHECKING:
     from curate.extract.auto.model import Model
-    from curate.extract.auto.scan import Scanner
+    from curate.extract.auto.scan import Page, Scanner
 
 FEW_WORDS = 30  # in the text that the markup holds, below which text inside scripts' JSON is looked at
 BETA = {"default": 1.0, "precision": 0.5, "recall": 2.0}
@@ -43,12 +43,20 @@ class Auto(HtmlExtractor):
 
         return shipped_digest()
 
+    def prepare(self) -> None:
+        """Load the model and compile the kernels: the first time on a machine that takes most of a minute."""
+        said = "The same is said twice, in two places, so that looking for repeats is compiled as well as all the rest of it."
+        self.main_text(f"<article><section><p>{said}</p></section><section><p>{said}</p></section></article>", "")
+
     def main_text(self, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
         """Return the main text of a decoded page, and the confidence in it."""
+        model, scanner = _tools()
+        return self.judged_text(model, scanner(html), html, url)
+
+    def judged_text(self, model: Model, page: Page, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
+        """Return the same for a scanned page by a given model."""
         from curate.extract.auto.render import render
 
-        model, scanner = _tools()
-        page = scanner(html)
         judgement = model.judge(page, html, url, beta=BETA[self.mode], hidden_text=self.hidden_text)
         text = UNUSABLE.sub(" ", render(page, judgement.keep, self.format == "markdown"))
         facts: dict[str, Any] = {"extract_confidence": round(judgement.confidence, 4)}

@@ -12,8 +12,39 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from curate.extract.auto.columns import (
+    AT_ANCESTORS,
+    AT_BEST,
+    AT_CLASS,
+    AT_CONTAINERS,
+    AT_FACTS,
+    AT_FLOW,
+    AT_HEADING,
+    AT_NEIGHBOURS,
+    AT_OWN,
+    AT_PAGE,
+    AT_PLACE,
+    AT_REPEATS,
+    AT_TEXT,
+    AT_TITLE,
+    COLUMN_HEADING_LEVEL,
+    DEEP,
+    HIDDEN_BIT,
+    IS_CELL,
+    IS_CONTROL,
+    IS_H1,
+    IS_LI,
+    IS_P,
+    LEADING_WORDS,
+    MOST_STEPS,
+    NUM_ANCESTORS,
+    NUM_FEATURES,
+    NUM_LEVELS,
+    TAG_CLASS,
+    TAG_LANDMARK,
+)
 from curate.extract.auto.kernel import array_kernel, cached_array_kernel, source_stamp
-from curate.extract.auto.page import NUM_PAGE_FACTS, PAGE_FACTS
+from curate.extract.auto.page import NUM_PAGE_FACTS
 from curate.extract.auto.scan import Page
 from curate.extract.auto.tags import (
     BLOCK_BREAKS,
@@ -49,9 +80,7 @@ from curate.extract.auto.tags import (
     FLAG_HIDDEN,
     H1,
     H6,
-    NUM_TAGS,
     NUM_WORD_BUCKETS,
-    TAG,
     TITLE,
 )
 
@@ -59,141 +88,6 @@ Int64s = npt.NDArray[np.int64]
 Uint16s = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-
-
-# ---- names of the columns
-
-NUM_LEVELS = 4  # containers around a block that are looked at
-LEADING_WORDS = 16  # of a block, that its learned word score is taken from
-ANCESTORS = (
-    "article", "main", "nav", "header", "footer", "aside", "form", "table", "list", "figure", "pre",
-    "quote", "button", "noscript", "hidden", "details", "dl", "label", "heading", "custom",
-)  # fmt: skip
-
-OWN = [
-    "words",
-    "chars",
-    "link_density",
-    "mean_word_length",
-    "stop_words",
-    "upper",
-    "digits",
-    "commas",
-    "sentences",
-    "long_words",
-    "end_mark",
-    "links",
-    "breaks",
-    "inline_tags",
-    "tag_class",
-    "heading_level",
-]
-PLACE = ["depth", "kid", "chars_before", "words_before", "index", "blocks_left", "num_blocks"]
-CLASS_WORDS = ["class_own", "class_near", "class_sum", "class_min", "class_max"]
-TEXT_WORDS = ["text_mean", "text_min", "text_max", "text_num", "title_share"]
-REPEATS = [
-    "same_text",
-    "signature_blocks",
-    "signature_words",
-    "signature_mean_words",
-    "signature_link_density",
-    "container_twins",
-    "container_twin_words",
-    "seen_before",
-    "seen_after",
-]
-HEADING = ["heading_distance", "heading_words", "heading_above", "heading_text"]
-FLOW = [
-    "forward_5",
-    "forward_8",
-    "forward_95",
-    "backward_5",
-    "backward_8",
-    "backward_95",
-    "links_forward",
-    "links_backward",
-]
-BEST = ["in_best", "best_share", "best_place", "best_ancestor"]
-TITLE_BLOCK = ["title_match", "title_distance", "title_tag", "title_ancestor", "title_ancestor_share", "h1_distance"]
-PAGE = [
-    "page_words",
-    "page_link_density",
-    "page_prose",
-    "page_items",
-    "page_cells",
-    "page_paragraphs",
-    "page_h1",
-    "page_largest_signature",
-    "page_largest_mean",
-    "page_stop_words",
-    "page_best",
-    "page_forms",
-]
-CONTAINER = ["share", "link_density", "prose", "blocks", "commas", "class"]
-NEIGHBOUR = ["words", "link_density", "tag_class", "same_signature", "end_mark", "class"]
-NEIGHBOURS = (-2, -1, 1, 2)
-
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("own", tuple(OWN)),
-    ("place", tuple(PLACE)),
-    ("class", tuple(CLASS_WORDS)),
-    ("text", tuple(TEXT_WORDS)),
-    ("repeats", tuple(REPEATS)),
-    ("heading", tuple(HEADING)),
-    ("flow", tuple(FLOW)),
-    ("best", tuple(BEST)),
-    ("title", tuple(TITLE_BLOCK)),
-    ("page", tuple(PAGE)),
-    ("facts", PAGE_FACTS),
-    ("ancestors", tuple(f"in_{name}" for name in ANCESTORS)),
-    ("containers", tuple(f"container_{level}_{name}" for level in range(1, NUM_LEVELS + 1) for name in CONTAINER)),
-    ("neighbours", tuple(f"at{offset:+d}_{name}" for offset in NEIGHBOURS for name in NEIGHBOUR)),
-)
-FEATURES: tuple[str, ...] = tuple(name for _, names in GROUPS for name in names)
-NUM_FEATURES = len(FEATURES)
-
-
-def first_column(group: str) -> int:
-    """Return the first column of a group."""
-    start = 0
-    for name, columns in GROUPS:
-        if name == group:
-            return start
-        start += len(columns)
-    raise KeyError(group)
-
-
-AT_OWN, AT_PLACE, AT_CLASS, AT_TEXT = map(first_column, ("own", "place", "class", "text"))
-AT_REPEATS, AT_HEADING, AT_FLOW, AT_BEST = map(first_column, ("repeats", "heading", "flow", "best"))
-AT_TITLE, AT_PAGE, AT_FACTS, AT_ANCESTORS = map(first_column, ("title", "page", "facts", "ancestors"))
-AT_CONTAINERS, AT_NEIGHBOURS = map(first_column, ("containers", "neighbours"))
-COLUMN_HEADING_LEVEL = AT_OWN + OWN.index("heading_level")
-COLUMN_SEEN_BEFORE = AT_REPEATS + REPEATS.index("seen_before")
-COLUMN_HIDDEN = AT_ANCESTORS + ANCESTORS.index("hidden")
-
-# ---- tags as the model sees them
-
-_CLASSES = (
-    "p", "li", "h1", "h2", "h3", "h4 h5 h6", "td th tr caption", "pre", "dt dd", "figcaption figure",
-    "button label legend summary", "blockquote", "a", "address", "title",
-)  # fmt: skip
-IS_P, IS_LI, IS_H1, IS_CELL, IS_CONTROL = 1, 2, 3, 7, 11
-_LANDMARKS = {
-    "ul": "list", "ol": "list", "menu": "list", "figcaption": "figure", "blockquote": "quote",
-    **{f"h{level}": "heading" for level in range(1, 7)},
-}  # fmt: skip
-TAG_CLASS: Int64s = np.zeros(NUM_TAGS, np.int64)
-TAG_LANDMARK: Int64s = np.zeros(NUM_TAGS, np.int64)  # bit of ANCESTORS
-for _number, _names in enumerate(_CLASSES, 1):
-    for _name in _names.split():
-        if _name in TAG:
-            TAG_CLASS[TAG[_name]] = _number
-for _name, _tag in TAG.items():
-    _landmark = _LANDMARKS.get(_name, _name)
-    if _landmark in ANCESTORS:
-        TAG_LANDMARK[_tag] = 1 << ANCESTORS.index(_landmark)
-_HIDDEN_BIT = 1 << ANCESTORS.index("hidden")
-_NUM_ANCESTORS = len(ANCESTORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,28 +157,34 @@ def _word_end(blocks: Int64s, block: int, num_words: int) -> int:
 
 
 @array_kernel
-def common_ancestor(elements: Int64s, one: int, other: int) -> int:
-    """Return the innermost element around both (one of them, if it is around the other)."""
-    while one != other:
-        if elements[one, ELEMENT_DEPTH] >= elements[other, ELEMENT_DEPTH] and one != 0:
-            one = elements[one, ELEMENT_PARENT]
-        elif other != 0:
-            other = elements[other, ELEMENT_PARENT]
-        else:
-            break
-    return one
+def _meetings(elements: Int64s, other: int) -> Int64s:
+    """Return for each element the innermost one around both it and `other` (or one of them): shape (elements,)."""
+    around = np.zeros(len(elements), np.bool_)
+    around[0] = True
+    element = other
+    while element > 0:
+        around[element] = True
+        element = elements[element, ELEMENT_PARENT]
+    meetings = np.zeros(len(elements), np.int64)
+    for place in range(1, len(elements)):
+        meetings[place] = place if around[place] else meetings[elements[place, ELEMENT_PARENT]]
+    return meetings
 
 
 @array_kernel
 def _fill_levels(elements: Int64s, element: int, levels: Int64s) -> None:
-    """Write the containers of a block: the nearest with two blocks or more, then each with twice those of the last."""
-    while element > 0 and elements[element, ELEMENT_BLOCKS] < 2:
-        element = elements[element, ELEMENT_PARENT]
+    """Write the containers of a block: the nearest with two blocks or more, then each with twice those of the last.
+
+    None is looked for further out than MOST_STEPS elements, so that the work is linear in the blocks however deep they lie.
+    """
+    steps = 0
+    wanted = 2
     for level in range(NUM_LEVELS):
+        while element > 0 and elements[element, ELEMENT_BLOCKS] < wanted:
+            steps += 1
+            element = elements[element, ELEMENT_PARENT] if steps < MOST_STEPS else 0
         levels[level] = element
         wanted = 2 * elements[element, ELEMENT_BLOCKS]
-        while element > 0 and elements[element, ELEMENT_BLOCKS] < wanted:
-            element = elements[element, ELEMENT_PARENT]
 
 
 @array_kernel
@@ -461,7 +361,7 @@ def _place(elements: Int64s, blocks: Int64s, totals: Int64s, values: Floats) -> 
     for block in range(len(blocks)):
         out = values[block]
         element = blocks[block, BLOCK_ELEMENT]
-        out[AT_PLACE] = elements[element, ELEMENT_DEPTH]
+        out[AT_PLACE] = min(elements[element, ELEMENT_DEPTH], DEEP)
         out[AT_PLACE + 1] = elements[element, ELEMENT_KID]
         out[AT_PLACE + 2] = chars_before / totals[1]
         out[AT_PLACE + 3] = words_before / totals[0]
@@ -634,12 +534,13 @@ def _relation_to_best(elements: Int64s, blocks: Int64s, best: int, page_words: i
     """Fill where a block stands to the element with most of the prose: in it, how far through it, how far above it."""
     first, last = -1, -1
     share = elements[best, ELEMENT_WORDS] / page_words
+    meetings = _meetings(elements, best)
     for block in range(len(blocks)):
         out = values[block]
-        common = common_ancestor(elements, blocks[block, BLOCK_ELEMENT], best)
+        common = meetings[blocks[block, BLOCK_ELEMENT]]
         out[AT_BEST] = common == best
         out[AT_BEST + 1] = share
-        out[AT_BEST + 3] = elements[best, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH]
+        out[AT_BEST + 3] = min(elements[best, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH], DEEP)
         if common == best:
             first = block if first < 0 else first
             last = block
@@ -689,15 +590,16 @@ def _relation_to_title(
         elif tag == H1 and h1 < 0:
             h1 = block
     found, match = _title_block(elements, blocks, words, title, num_title)
+    element = blocks[max(found, 0), BLOCK_ELEMENT]
+    meetings = _meetings(elements, element)
     for block in range(len(blocks)):
         out = values[block]
         if found >= 0:
-            element = blocks[found, BLOCK_ELEMENT]
-            common = common_ancestor(elements, blocks[block, BLOCK_ELEMENT], element)
+            common = meetings[blocks[block, BLOCK_ELEMENT]]
             out[AT_TITLE] = match
             out[AT_TITLE + 1] = block - found
             out[AT_TITLE + 2] = TAG_CLASS[elements[element, ELEMENT_TAG]]
-            out[AT_TITLE + 3] = elements[element, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH]
+            out[AT_TITLE + 3] = min(elements[element, ELEMENT_DEPTH] - elements[common, ELEMENT_DEPTH], DEEP)
             out[AT_TITLE + 4] = elements[common, ELEMENT_WORDS] / page_words
         else:
             out[AT_TITLE + 1] = -9999
@@ -720,12 +622,12 @@ def _surroundings(
     for element in range(1, len(elements)):
         landmarks[element] = landmarks[elements[element, ELEMENT_PARENT]] | TAG_LANDMARK[elements[element, ELEMENT_TAG]]
         if elements[element, ELEMENT_FLAGS] & FLAG_HIDDEN:
-            landmarks[element] |= _HIDDEN_BIT
+            landmarks[element] |= HIDDEN_BIT
     for block in range(len(blocks)):
         out = values[block]
         out[AT_FACTS : AT_FACTS + len(facts)] = facts
         bits = landmarks[blocks[block, BLOCK_ELEMENT]]
-        for number in range(_NUM_ANCESTORS):
+        for number in range(NUM_ANCESTORS):
             out[AT_ANCESTORS + number] = (bits >> number) & 1
         for level in range(NUM_LEVELS):
             element = levels[block, level]
@@ -760,4 +662,4 @@ def _neighbours(elements: Int64s, blocks: Int64s, scores: Floats, values: Floats
                 out[3] = out[5] = 0
 
 
-_fill = _compile_fill(source_stamp("kernel", "tags", "features"))
+_fill = _compile_fill(source_stamp("kernel", "tags", "page", "columns", "features"))

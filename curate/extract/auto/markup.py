@@ -1,6 +1,6 @@
 """Names, attributes, comments and raw text as the tokeniser of the HTML standard reads them.
 
-Source: https://html.spec.whatwg.org/multipage/parsing.html#tokenization
+Source: the HTML standard, section 13.2.5 (tokenization)
 """
 
 from __future__ import annotations

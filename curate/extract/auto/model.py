@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.extract.auto.choose import Mask, choose
+from curate.extract.auto.columns import FEATURES, NUM_FEATURES
 from curate.extract.auto.context import CONTEXT, NUM_BOTH, with_context
-from curate.extract.auto.features import FEATURES, NUM_FEATURES, BlockFeatures, Floats, Tables, block_features
+from curate.extract.auto.features import BlockFeatures, Floats, Tables, block_features
 from curate.extract.auto.page import KINDS, NUM_KIND_BUCKETS, KindModel, page_facts, read_marks
 from curate.extract.auto.scan import Page
 from curate.extract.auto.tags import NUM_CLASS_BUCKETS, NUM_WORD_BUCKETS
@@ -24,6 +25,7 @@ from curate.extract.auto.trees import Trees
 
 FILE = Path(__file__).with_name("model.npz")
 CARD = Path(__file__).with_name("model.json")
+SURE = 0.003  # the second stage is not asked about blocks that the first is so sure of: two fifths; the choice is the same
 TABLE_STEP = 1 / 32  # learned scores of words are multiples of it, and fit into a signed byte
 
 _TREE_ARRAYS = ("feature", "threshold", "left", "value", "roots", "depths")
@@ -75,7 +77,9 @@ class Model:
             nothing: Floats = np.zeros(0, np.float32)
             return Judgement(np.zeros(0, np.bool_), 0.0, nothing)
         features = self.features(page, html, url)
-        probabilities = self.second.predict(with_context(page, features, self.first.predict(features.values)))
+        probabilities = self.first.predict(features.values)
+        unsure = (probabilities > SURE) & (probabilities < 1 - SURE)
+        probabilities[unsure] = self.second.predict(with_context(page, features, probabilities)[unsure])
         keep, confidence = choose(page, probabilities, features.values, beta, hidden_text)
         return Judgement(keep, confidence, probabilities)
 

@@ -367,15 +367,11 @@ def _start(d: Bytes, b: st.Buffers) -> None:
     bl.start_block(b)
 
 
-@inlined_kernel
-def _read_markup(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
-    """Heed what begins with the `<` at i; return the place behind it."""
+@kernel
+def _read_declaration(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
+    """Heed the `<` at i, which begins no tag; return the place behind what it begins."""
     s = b.state
     c = int(d[i + 1])
-    if markup.is_letter(c):
-        return _start_tag(d, i, n, b)
-    if c == ch.SLASH and markup.is_letter(int(d[i + 2])):
-        return _end_tag(d, i, n, b)
     if c == ch.BANG and s[st.IS_XML] and d[i + 2] == ch.BRACKET and d[i + 8] == ch.BRACKET:  # <![CDATA[
         end = i + 9
         while end < n and not (d[end] == 93 and d[end + 1] == 93 and d[end + 2] == ch.GREATER):
@@ -401,7 +397,12 @@ def _compile_scan(stamp: int) -> Callable[[Bytes, int, st.Buffers], None]:
         i = 0
         while i < n:
             if d[i] == ch.LESS:
-                i = _read_markup(d, i, n, b)
+                if markup.is_letter(d[i + 1]):
+                    i = _start_tag(d, i, n, b)
+                elif d[i + 1] == ch.SLASH and markup.is_letter(d[i + 2]):
+                    i = _end_tag(d, i, n, b)
+                else:
+                    i = _read_declaration(d, i, n, b)
             elif s[st.MUTE] != st.UNMUTED:
                 i = markup.find(d, i, n, ch.LESS)
             elif d[i] <= ch.SPACE and b.elements[s[st.CURRENT], t.ELEMENT_PRE] == 0:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from curate.extract.auto.columns import NUM_FEATURES
 from curate.extract.auto.context import NUM_CONTEXT
-from curate.extract.auto.features import NUM_FEATURES
+from curate.extract.auto.extractor import Auto
 from curate.extract.auto.model import CARD, FILE, Model, feature_digest, open_model, save_model
-from curate.extract.auto.render import render
 from curate.extract.auto.scan import Scanner, stop_table
 from curate.extract.auto.training.fit import Bools, Sample, Setup, sample_of, train
 from curate.extract.auto.training.gold import GOLD_SETS, NUM_FOLDS, load_gold, snippet_hits, word_scores
@@ -94,8 +94,8 @@ def cross_validate(samples: Sequence[Sample], stop_words: Bools, setup: Setup) -
 
 def extract(model: Model, sample: Sample) -> str:
     """Return the main text of a page."""
-    judgement = model.judge(sample.page, sample.gold.html, sample.gold.url)
-    return render(sample.page, judgement.keep, False)
+    text, _ = Auto().judged_text(model, sample.page, sample.gold.html, sample.gold.url)
+    return text or ""
 
 
 def evaluate(samples: Sequence[Sample], texts: Mapping[str, str]) -> dict[str, Any]:

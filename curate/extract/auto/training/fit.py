@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curate.extract.auto.columns import NUM_FEATURES
 from curate.extract.auto.context import NUM_BOTH, with_context
-from curate.extract.auto.features import NUM_FEATURES, BlockFeatures, Floats, Tables, block_features
+from curate.extract.auto.features import BlockFeatures, Floats, Tables, block_features
 from curate.extract.auto.model import TABLE_STEP, Model
 from curate.extract.auto.page import KINDS, KindModel, Marks, kind_bag, page_facts, read_marks
 from curate.extract.auto.scan import Page, Scanner
@@ -55,10 +56,10 @@ class Setup:
         seed: Of the draws of rows and features.
     """
 
-    trees: tuple[int, int] = (120, 80)
+    trees: tuple[int, int] = (300, 200)
     leaves: int = 24
     depth: int = 6
-    rate: float = 0.1
+    rate: float = 0.06
     seed: int = 7
 
     def parameters(self) -> dict[str, Any]:
@@ -70,6 +71,7 @@ class Setup:
             "max_depth": self.depth,
             "min_data_in_leaf": 60,
             "min_sum_hessian_in_leaf": 1e-4,
+            "extra_trees": True,  # a split is tried at one random threshold: 680 pages are few, and trees of them vary
             "feature_fraction": 0.3,
             "bagging_fraction": 0.7,
             "bagging_freq": 1,
@@ -193,7 +195,9 @@ class WordCounts:
 
 
 def _log_odds(main: Any, seen: Any, prior: float) -> Floats:
-    mean = main.sum() / seen.sum()
+    if not seen.any():
+        return np.zeros(len(seen), np.float32)
+    mean = np.clip(main.sum() / seen.sum(), 0.001, 0.999)
     odds = np.log((main + prior * mean) / (seen - main + prior * (1 - mean))) - np.log(mean / (1 - mean))
     odds[seen < 1.5] = 0
     scores: Floats = (np.rint(np.clip(odds, -3, 3) / TABLE_STEP) * TABLE_STEP).astype(np.float32)

@@ -142,7 +142,7 @@ def _snippets(value: Any) -> tuple[str, ...]:
 
 
 def registered_domain(host: str) -> str:
-    """Return the part of a host name that a site owner registers, nearly: two labels, or three below such as co.uk."""
+    """Return the part of a host name that a site owner registers, nearly: two labels, three where the second is a general one."""
     labels = host.lower().partition(":")[0].split(".")
     if len(labels) > 2 and labels[-2] in _SECOND_LEVEL and len(labels[-1]) == 2:
         return ".".join(labels[-3:])
