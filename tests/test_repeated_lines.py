@@ -154,7 +154,12 @@ def test_edits_are_told_of(sites: Path) -> None:
     assert f"bytes 0 to {size} by dedup.lines (cluster)" in "\n".join(trace_lines(life))
     text = pq.read_table(sites / "run" / "extracted" / "web", filters=[("source_id", "=", "p5")])["text"][0].as_py()
     assert cut_spans(text, life.edits) == texts(sites)["p5"]
-    assert "dedup.lines" in (sites / "run" / "report.html").read_text()
+    page = (sites / "run" / "report.html").read_text()
+    assert "dedup.lines" in page
+    assert "Repeated lines were looked for in 50 documents; 13 were cut out of 13 of them." in page
+    assert f"<bdi>{MENU}</bdi>" in page
+    report = json.loads((sites / "run" / "report.json").read_text())
+    assert report["repeated_lines"]["most"][0]["documents"] == 4
 
 
 # ---- the other settings
