@@ -91,7 +91,8 @@ class Lines(Settings):
         unit: What is compared and cut: a `line`, or a `paragraph`: the lines between two empty ones, together.
         min_documents: Fewest documents that hold a repeated line.
         min_share: Smallest share of the site's documents (of the source's, of the corpus's) that hold it, 0 to 1.
-        min_words: Fewest words of a line that is cut; words are what white space parts.
+        min_words: Fewest words of a line that is cut; words are what white space parts. 0 suits news sites, whose furniture is
+            short; on manuals it also cuts the headings and table cells that most pages share ("Parameters"), 4 few of them.
         keep_first: Leave the line where it stands first: in the first document that holds it, by the order of
             `keep`, then (path, offset), and in the copies of that document.
         max_share: A document of which a larger share of the text (UTF-8 bytes of its lines) is repeated is removed, not
