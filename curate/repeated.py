@@ -146,4 +146,5 @@ def _facts(counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             most.setdefault(line["key"], {name: value for name, value in line.items() if name != "key"})
     order = sorted(most, key=lambda key: (-most[key]["documents"], key))[:_SHOWN]
     names = ("looked_at", "documents", "lines", "bytes")
-    return {name: sum(shard["cut"][name] for shard in counts) for name in names} | {"most": [most[key] for key in order]}
+    sums = {name: sum(shard["cut"][name] for shard in counts) for name in names}
+    return {**sums, "most": [most[key] for key in order]}
