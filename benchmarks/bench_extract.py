@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from extract_contestants import CONTESTANTS, HUMAN, INPUTS, OTHERS, OURS, SETTINGS, STAGES
+from extract_contestants import CONTESTANTS, HUMAN, INPUTS, OURS, SETTINGS, STAGES
 from extract_tables import AS_GB18030, requirements, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,8 +41,13 @@ ONE_THREAD = dict.fromkeys(
 TEXT_SETS = (*HUMAN, AS_GB18030, "readability", "newspaper4k", "template_docs", "template_docs_ptbr")
 FEWEST_PAGES = 5  # of a language, for a row
 BANDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.01)  # of confidence
-TIMED = (OURS, "trafilatura", "trafilatura, fast", *OTHERS)
-EVERY_PAGE = (OURS, "resiliparse")  # read all pages in each round; the slow ones a share, another in each round
+FROM_BYTES = "resiliparse, from bytes"  # with its own detection of the charset, whatever it does better with
+TIMED = (OURS, "trafilatura", "trafilatura, fast", "resiliparse", FROM_BYTES, "readability", "jusText")
+EVERY_PAGE = (
+    OURS,
+    "resiliparse",
+    FROM_BYTES,
+)  # read all pages in each round; the slow ones a share, another in each round
 
 Score = tuple[float, float, float]  # precision, recall, F1
 
@@ -386,7 +391,8 @@ def measure_speed(work_folder: Path, python: str, rounds: int, limit: int) -> No
             share = human if name in EVERY_PAGE else human[turn::rounds]
             choice = chosen.get("trafilatura" if name in SETTINGS else name, {"input": "bytes", "settings": {}})
             runner = sys.executable if name == OURS else python
-            printed = call(runner, "time", warm_up + share, name, choice["input"], choice["settings"])
+            contestant = "resiliparse" if name == FROM_BYTES else name
+            printed = call(runner, "time", warm_up + share, contestant, choice["input"], choice["settings"])
             found[name].append(json.loads(printed))
         print(f"round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as empty:

@@ -101,8 +101,8 @@ def targets_of(scores: Row, speed: Row) -> list[tuple[str, str, str, str]]:
     found.append(("snippets, wanted found", wanted, figure(ours[0]), ours[0] >= theirs[0]))
     found.append(("snippets, unwanted found", unwanted, figure(ours[1]), ours[1] <= theirs[1]))
     for name, bound in (("trafilatura", TIMES_TRAFILATURA), ("resiliparse", 1)):
-        ratio = speed[name]["ratio"]
-        found.append((f"CPU of {name} / ours", f"at least {bound}", f"{ratio:.2f}", ratio >= bound))
+        ratio = speed[name]["pooled"]
+        found.append((f"CPU of {name} / ours, all rounds", f"at least {bound}", f"{ratio:.2f}", ratio >= bound))
     return [(*row, "met" if met else "**missed**") for *row, met in found]  # type: ignore[misc]
 
 
@@ -169,8 +169,8 @@ def write_speed(speed: Row) -> None:
     say("## Speed, one core")
     say(
         f"CPU time (user, system, children) of the {speed['pages']:,} pages with human gold, {size:.0f} KB a page, from "
-        "bytes to text; a peer that gets decoded text has the decoding for free. Processes of one thread take turns, in "
-        f"{speed['rounds']} rounds; {' and '.join(speed['every_page'])} read all pages in each round, the others a share, "
+        "bytes to text; a peer that gets decoded text (see above) has the decoding for free. Processes of one thread take turns, in "
+        f"{speed['rounds']} rounds; {'; '.join(speed['every_page'])}: all pages in each round, the others a share, "
         "so that they read each page once. Ratio: CPU of it / CPU of ours on the same pages in the same round, the median "
         "and the range over the rounds; pooled: of the sums over all rounds. Start: CPU seconds before the first measured "
         "page (imports, model, compiled code from disk, some other pages), not part of the other figures."

@@ -163,10 +163,12 @@ def test_batches_never_matter(scan):
 def test_what_a_page_says_of_itself():
     html = """<head><meta property="og:type" content="article"><script type="application/ld+json">
     {"@type": "NewsArticle", "author": {"@type" : "Person"}}</script></head><div itemtype="https://schema.org/ItemList">"""
-    marks = read_marks(html, "https://site.test/2024/05/a-long-slug-here.html?x=1")
+    marks = read_marks(html.encode(), "https://site.test/2024/05/a-long-slug-here.html?x=1")
     facts = dict(zip(PAGE_FACTS[len(KINDS) :], marks.facts, strict=True))
     assert facts["og_type"] == 1
-    assert (facts["schema_article"], facts["schema_list"], facts["schema_product"]) == (1, 1, 0)
+    assert (facts["schema_article"], facts["schema_list"], facts["schema_product"]) == (1, 0, 0)
+    microdata = dict(zip(PAGE_FACTS[len(KINDS) :], read_marks(html[-60:].encode(), "").facts, strict=True))
+    assert (microdata["schema_article"], microdata["schema_list"]) == (0, 1)  # looked at where there is no JSON-LD
     assert facts["address_segments"] == 3
     assert facts["address_hyphens"] == 3
     assert facts["address_digits"] == 6
@@ -176,12 +178,12 @@ def test_what_a_page_says_of_itself():
 
 @pytest.mark.parametrize("url", ["", "https://site.test/", "https://[broken"])
 def test_an_address_that_says_nothing_counts_as_unknown(url):
-    assert read_marks("<p>", url).facts[-5:] == (-1, -1, -1, -1, -1)
+    assert read_marks(b"<p>", url).facts[-5:] == (-1, -1, -1, -1, -1)
 
 
 def test_the_kind_is_a_softmax_over_a_bag_of_unit_length(scan):
     page = scan("<body><p class=thread>Reply")
-    marks = read_marks("", "")
+    marks = read_marks(b"", "")
     weights = np.zeros((NUM_KIND_BUCKETS, len(KINDS)), np.float32)
     weights[page.class_words[0], KINDS.index("forum")] = 3.0
     model = KindModel(weights, np.zeros(len(KINDS), np.float32))

@@ -90,9 +90,7 @@ def test_a_model_comes_back_as_it_was(tmp_path):
     assert save_model(model, first) == save_model(open_model(first), second)
     scan = Scanner(model.stop_words)
     page = scan(PAGE)
-    assert np.array_equal(
-        model.judge(page, PAGE, "").probabilities, open_model(second).judge(page, PAGE, "").probabilities
-    )
+    assert np.array_equal(model.judge(page, "").probabilities, open_model(second).judge(page, "").probabilities)
 
 
 def cut_short(data):

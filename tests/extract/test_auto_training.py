@@ -235,7 +235,7 @@ def test_a_small_model_learns(small_model):
     for site in (50, 51, 52):  # never seen
         gold = site_page(site, 0)
         page = scanner(gold.html)
-        judgement = model.judge(page, gold.html, "")
+        judgement = model.judge(page, "")
         text = "\n".join(page.block_text(block) for block in np.flatnonzero(judgement.keep))
         assert word_scores(text, gold)[2] > 0.9
         assert judgement.confidence > 0.5

@@ -56,11 +56,12 @@ class Auto(HtmlExtractor):
     def judged_text(self, model: Model, page: Page, html: str, url: str) -> tuple[str | None, dict[str, Any]]:
         """Return the same for a scanned page by a given model."""
         from curate.extract.auto.render import render
+        from curate.extract.auto.tags import BLOCK_WORDS
 
-        judgement = model.judge(page, html, url, beta=BETA[self.mode], hidden_text=self.hidden_text)
+        judgement = model.judge(page, url, beta=BETA[self.mode], hidden_text=self.hidden_text)
         text = UNUSABLE.sub(" ", render(page, judgement.keep, self.format == "markdown"))
         facts: dict[str, Any] = {"extract_confidence": round(judgement.confidence, 4)}
-        if self.json_text and len(text.split(None, FEW_WORDS)) < FEW_WORDS:
+        if self.json_text and page.blocks[judgement.keep, BLOCK_WORDS].sum() < FEW_WORDS:
             from curate.extract.auto.structured import structured_text
 
             hidden = structured_text(html)

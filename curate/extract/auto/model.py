@@ -25,7 +25,9 @@ from curate.extract.auto.trees import Trees
 
 FILE = Path(__file__).with_name("model.npz")
 CARD = Path(__file__).with_name("model.json")
-SURE = 0.003  # the second stage is not asked about blocks that the first is so sure of: two fifths; the choice is the same
+SURE = (
+    0.003  # the second stage is not asked about blocks that the first is so sure of: two fifths; the choice is the same
+)
 TABLE_STEP = 1 / 32  # learned scores of words are multiples of it, and fit into a signed byte
 
 _TREE_ARRAYS = ("feature", "threshold", "left", "value", "roots", "depths")
@@ -63,12 +65,11 @@ class Model:
     first: Trees
     second: Trees
 
-    def judge(self, page: Page, html: str, url: str, beta: float = 1.0, hidden_text: bool = False) -> Judgement:
+    def judge(self, page: Page, url: str, beta: float = 1.0, hidden_text: bool = False) -> Judgement:
         """Say which blocks of a page are its main text.
 
         Args:
             page: The page, scanned with this model's stop words.
-            html: Its source, for what it says of itself.
             url: Its address, or "".
             beta: Weight of recall (see `curate.extract.auto.choose.choose`).
             hidden_text: Whether text that the page hides may stay.
@@ -76,16 +77,16 @@ class Model:
         if not len(page.blocks):
             nothing: Floats = np.zeros(0, np.float32)
             return Judgement(np.zeros(0, np.bool_), 0.0, nothing)
-        features = self.features(page, html, url)
+        features = self.features(page, url)
         probabilities = self.first.predict(features.values)
         unsure = (probabilities > SURE) & (probabilities < 1 - SURE)
         probabilities[unsure] = self.second.predict(with_context(page, features, probabilities)[unsure])
         keep, confidence = choose(page, probabilities, features.values, beta, hidden_text)
         return Judgement(keep, confidence, probabilities)
 
-    def features(self, page: Page, html: str, url: str) -> BlockFeatures:
+    def features(self, page: Page, url: str) -> BlockFeatures:
         """Return the first-stage features of a page."""
-        return block_features(page, page_facts(page, read_marks(html, url), self.kinds), self.tables)
+        return block_features(page, page_facts(page, read_marks(page.source, url), self.kinds), self.tables)
 
 
 def save_model(model: Model, path: Path) -> str:

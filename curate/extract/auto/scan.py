@@ -448,6 +448,7 @@ class Page:
         class_words: Buckets of words of class, id, role, itemprop and of names of custom elements.
         words: Buckets of the words of the text; of Han and Kana, each character.
         text: The text of all blocks, UTF-8, references decoded.
+        source: The page as it was scanned, UTF-8.
         work: Bytes looked at beyond the first time, plus elements closed; at most three times the bytes of the page.
     """
 
@@ -456,6 +457,7 @@ class Page:
     class_words: Uint16s
     words: Uint16s
     text: bytes
+    source: bytes
     work: int
 
     def block_text(self, block: int) -> str:
@@ -522,5 +524,6 @@ class Scanner:
             class_words=b.classes[: s[st.NUM_CLASSES]].copy(),
             words=b.words[: s[st.NUM_WORDS]].copy(),
             text=b.out[: s[st.OUT]].tobytes(),
+            source=raw,
             work=int(s[st.WORK]),
         )

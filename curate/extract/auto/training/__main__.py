@@ -157,7 +157,7 @@ def make_card(samples: Sequence[Sample], setup: Setup, scores: Mapping[str, Any]
             "trees": setup.trees,
             "leaves": setup.leaves,
             "depth": setup.depth,
-            "rate": setup.rate,
+            "rates": setup.rates,
             "seed": setup.seed,
         },
         "sets": sets,

@@ -52,21 +52,21 @@ class Setup:
     Attributes:
         trees: Of the first and the second stage.
         leaves, depth: Most of a tree.
-        rate: What a tree adds, as a share.
+        rates: What a tree of each stage adds, as a share of what it found.
         seed: Of the draws of rows and features.
     """
 
-    trees: tuple[int, int] = (300, 200)
+    trees: tuple[int, int] = (150, 160)
     leaves: int = 24
     depth: int = 6
-    rate: float = 0.06
+    rates: tuple[float, float] = (0.1, 0.075)
     seed: int = 7
 
-    def parameters(self) -> dict[str, Any]:
-        """Return them as LightGBM names them. One thread, so that the same data give the same trees."""
+    def parameters(self, stage: int) -> dict[str, Any]:
+        """Return those of a stage as LightGBM names them. One thread, so that the same data give the same trees."""
         return {
             "objective": "binary",
-            "learning_rate": self.rate,
+            "learning_rate": self.rates[stage],
             "num_leaves": self.leaves,
             "max_depth": self.depth,
             "min_data_in_leaf": 60,
@@ -123,7 +123,7 @@ def sample_of(gold: GoldPage, scanner: Scanner, weight: float, kept: Sequence[in
         kept: Blocks that are main text, where that was said block by block; else the gold's text or snippets tell.
     """
     page = scanner(gold.html)
-    marks = read_marks(gold.html, gold.url)
+    marks = read_marks(page.source, gold.url)
     number = len(page.blocks)
     texts = [page.block_text(block) for block in range(number)]
     title: Bools = page.elements[page.blocks[:, BLOCK_ELEMENT], ELEMENT_TAG] == TITLE
@@ -286,7 +286,7 @@ def _grow(samples: Sequence[Sample], rows: Sequence[Floats], setup: Setup, stage
     labels = np.concatenate([sample.labels >= 0.5 for sample in samples])[used].astype(np.float32)
     weights = weights[used] * (used.sum() / weights.sum())
     data = lightgbm.Dataset(np.vstack(rows)[used], labels, weight=weights)
-    return flatten(lightgbm.train(setup.parameters(), data, setup.trees[stage]), (NUM_FEATURES, NUM_BOTH)[stage])
+    return flatten(lightgbm.train(setup.parameters(stage), data, setup.trees[stage]), (NUM_FEATURES, NUM_BOTH)[stage])
 
 
 def _not_above(values: npt.NDArray[np.float64]) -> Floats:
