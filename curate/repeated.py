@@ -94,8 +94,8 @@ def cut_lines(run: Run, corpus: Sequence[ShardOfCorpus], clusters: str) -> list[
     clusters_sha = run.entry(clusters).files["clusters.parquet"]["sha256"]
     scope = (settings.within, settings.folders)
     chosen = [(shard, member) for shard, member in zip(run.shards, corpus, strict=True) if member.lines]
-    common = {
-        id(member): {
+    inputs = [
+        {
             "lines": member.lines,
             "extracted": member.extracted,
             "scope": (*scope, member.source),
@@ -104,8 +104,8 @@ def cut_lines(run: Run, corpus: Sequence[ShardOfCorpus], clusters: str) -> list[
             "clusters": clusters_sha,
         }
         for _, member in chosen
-    }
-    spilled = [run.key("cluster", spill=common[id(member)]) for _, member in chosen]
+    ]
+    spilled = [run.key("cluster", spill=one) for one in inputs]
     tasks = [
         Task("cluster", member.source, f"lines {shard.name}", (key,), spill, (key, settings, member, clusters))
         for (shard, member), key in zip(chosen, spilled, strict=True)
@@ -124,8 +124,8 @@ def cut_lines(run: Run, corpus: Sequence[ShardOfCorpus], clusters: str) -> list[
     table = [{name: facts["sha256"] for name, facts in run.entry(key).files.items()} for key in counted]
     tasks = []
     own = key_of(settings=settings)
-    for shard, member in chosen:
-        key = run.key("cluster", cut=common[id(member)], table=table, settings=own)
+    for (shard, member), one in zip(chosen, inputs, strict=True):
+        key = run.key("cluster", cut=one, table=table, settings=own)
         arguments = (key, settings, member, clusters, counted)
         tasks.append(Task("cluster", member.source, f"cut {shard.name}", (key,), cut, arguments))
         shard.decided.append(key)
