@@ -17,6 +17,7 @@ from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
+from curate.repeated import cut_lines, lines_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class Shard:
     revision: str = ""  # key of the last text revision
     signatures: str = ""
     matches: str = ""
+    lines: str = ""
     decided: list[str] = field(default_factory=list)
-    edits: str | None = None
+    edits: list[str] = field(default_factory=list)
     choice: tuple[str, str] | None = None
     collected: str = ""
     encoded: str = ""
@@ -115,6 +117,9 @@ class Curation:
         entry = self.cache.entry(key)
         assert entry is not None, key
         return entry
+
+    def _digests(self, keys: Sequence[str], name: str) -> list[str]:
+        return [self.entry(key).files[name]["sha256"] for key in keys]
 
     def publish(self, key: str, name: str, place: str) -> None:
         """Link a file of a result into the run folder."""
@@ -398,6 +403,10 @@ class Curation:
             last.append(
                 LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures, argument)
             )
+        lines = lines_measure(self, shard)
+        if lines is not None:
+            shard.lines = lines.key
+            last.append(lines)
         if index is not None:
             settings = self.recipe.decontaminate
             assert settings is not None
@@ -447,7 +456,8 @@ class Curation:
                 shard.signatures,
                 shard.blocks,
                 tuple(shard.decided),
-                shard.edits,
+                tuple(shard.edits),
+                shard.lines,
             )
             for shard in self.shards
         ]
@@ -484,13 +494,11 @@ class Curation:
             arguments = (key, settings, found, member, documents)
             tasks.append(Task("cluster", shard.source.name, f"shingles {shard.name}", (key,), shingles, arguments))
         self.perform("cluster", tasks)
-        self.clusters = self.key("cluster", shingles=self.shingles, settings=stage_key(settings))
-        self.perform(
-            "cluster",
-            [Task("cluster", "", "clusters", (self.clusters,), clusters, (self.clusters, settings, self.shingles))],
-        )
+        key = self.clusters = self.key("cluster", shingles=self.shingles, settings=stage_key(settings))
+        self.perform("cluster", [Task("cluster", "", "clusters", (key,), clusters, (key, settings, self.shingles))])
         self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
         self.account.unchanged("cluster")
+        self._removals("cluster", cut_lines(self, corpus, self.clusters))
         import pyarrow.parquet as pq
 
         sizes = pq.read_table(self.entry(self.clusters).path("clusters.parquet"), columns=["cluster"])["cluster"]
@@ -530,12 +538,17 @@ class Curation:
         tasks = []
         for shard, member in zip(self.shards, corpus, strict=True):
             key = self.key(
-                "decontaminate", matches=shard.matches, common=shared_sha, settings=settings_key, decided=shard.decided
+                "decontaminate",
+                matches=shard.matches,
+                common=shared_sha,
+                settings=settings_key,
+                decided=shard.decided,
+                edits=self._digests(shard.edits, "edits.parquet"),
             )
             arguments = (key, settings, self.index, shared, shard.matches, member)
             tasks.append(Task("decontaminate", shard.source.name, shard.name, (key,), decide_shard, arguments))
             shard.decided.append(key)
-            shard.edits = key
+            shard.edits.append(key)
         self.perform("decontaminate", tasks)
         decided = [shard.decided[-1] for shard in self.shards]
         whole = self.key("decontaminate", decided=decided, common=shared_sha, settings=settings_key)
@@ -557,21 +570,19 @@ class Curation:
         from curate.phases.cluster import choose
 
         corpus = self._corpus()
-        seed = self.recipe.seed
+        seed, dedup = self.recipe.seed, self.recipe.dedup.copies if self.recipe.dedup else None
         key = self.key(
             "choose",
-            decided=[
-                self.entry(one).files["removed.parquet"]["sha256"] for shard in self.shards for one in shard.decided
-            ],
+            decided=[self._digests(shard.decided, "removed.parquet") for shard in self.shards],
             extracted=[shard.extracted for shard in self.shards],
-            edits=[self.entry(shard.edits).files["edits.parquet"]["sha256"] for shard in self.shards if shard.edits],
+            edits=[self._digests(shard.edits, "edits.parquet") for shard in self.shards],
             signatures=[shard.signatures for shard in self.shards],
             shingles=self.shingles,
-            dedup=stage_key(self.recipe.dedup),
+            dedup=stage_key(dedup),
             validation=stage_key(self.recipe.validation),
             seed=seed,
         )
-        arguments = (key, self.recipe.dedup, self.recipe.validation, seed, corpus, self.shingles)
+        arguments = (key, dedup, self.recipe.validation, seed, corpus, self.shingles)
         self.perform("choose", [Task("choose", "", "kept copies", (key,), choose, arguments)])
         entry = self.entry(key)
         for number, shard in enumerate(self.shards):
@@ -579,7 +590,7 @@ class Curation:
         self._removals("choose", entry.counts["shards"])
         self.publish(key, "duplicates.parquet", "duplicates.parquet")
         facts = {name: value for name, value in entry.counts.items() if name not in ("shards", "validation")}
-        if self.recipe.dedup is not None:
+        if dedup is not None:
             self.account.facts["dedup"] = facts
         if "validation" in entry.counts:
             self.account.facts["validation"] = entry.counts["validation"]
@@ -616,7 +627,7 @@ class Curation:
                 source=shard.source.name,
                 extracted=shard.extracted,
                 decided=tuple(shard.decided),
-                edits=shard.edits,
+                edits=tuple(shard.edits),
                 choice=shard.choice,
                 near=near,
                 blocks=shard.blocks,
@@ -628,8 +639,8 @@ class Curation:
                 "collect",
                 extracted=shard.extracted,
                 revision=shard.revision,
-                decided=[self.entry(one).files["removed.parquet"]["sha256"] for one in shard.decided],
-                edits=self.entry(shard.edits).files["edits.parquet"]["sha256"] if shard.edits else None,
+                decided=self._digests(shard.decided, "removed.parquet"),
+                edits=self._digests(shard.edits, "edits.parquet"),
                 choice=self.entry(shard.choice[0]).files[shard.choice[1]]["sha256"] if shard.choice else None,
                 near=near,
                 finals=[(block.name, block.stage_key) for block in shard.finals],
@@ -666,28 +677,14 @@ class Curation:
             self.account.facts["rewritten"] = measured
 
     def _quarantine(self) -> None:
-        import pyarrow.parquet as pq
-
         from curate.document import QUARANTINE
+        from curate.phases.collect import quarantined
         from curate.pipeline import ParquetFile
 
         temporary = self.cache.temporary / "quarantine.parquet"
         with ParquetFile(temporary, QUARANTINE) as file:
             for shard in self.shards:
-                path = self.entry(shard.collected).path("decisions.parquet")
-                rows = pq.read_table(
-                    path, columns=["id", "rule", "value_label"], filters=[("stage", "=", "quarantine")]
-                )
-                file.write_rows(
-                    [
-                        {
-                            "id": row["id"],
-                            "stage": row["rule"].removeprefix("quarantine."),
-                            "cause": row["value_label"] or "",
-                        }
-                        for row in rows.to_pylist()
-                    ]
-                )
+                file.write_rows(quarantined(self.entry(shard.collected).path("decisions.parquet")))
         write_bytes(self.output / "quarantine.parquet", temporary.read_bytes())
         self.files.add(Path("quarantine.parquet"))
 

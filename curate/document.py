@@ -109,6 +109,17 @@ EDITS = pa.schema(
     ]
 )
 
+# repeated/<source>/*.parquet: the lines of the documents looked at that are repeated, those of removed documents, too.
+REPEATED = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),  # of the line, UTF-8 bytes of the last revision
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("documents", pa.int64(), nullable=False),  # that hold the line; copies of one text count once
+        pa.field("of", pa.int64(), nullable=False),  # documents of the site, the source or the corpus, counted so
+    ]
+)
+
 DUPLICATES = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

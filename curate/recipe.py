@@ -640,6 +640,12 @@ class _Loader:
                     self.problem(
                         ("dedup", "keep", "order"), f"names '{name}', which is no source{nearest(name, names)}"
                     )
+            for name in dedup.lines.sources if dedup.lines is not None else ():
+                if name not in [source.name for source in sources]:
+                    self.problem(
+                        ("dedup", "lines", "sources"),
+                        f"names '{name}', which is no source of texts{nearest(name, names)}",
+                    )
         self._check_weights(names)
         if mixture is not None:
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
@@ -670,7 +676,6 @@ class _Loader:
                 expand_variables(path)
             except ValueError as error:
                 self.problem(("decontaminate", "benchmarks"), str(error))
-        del sources
 
     def _check_weights(self, names: tuple[str, ...]) -> None:
         written = self.tree.value.get("mixture")

@@ -101,7 +101,7 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.curation", "curate.training", "curate.runner"),
+        ("curate.sources", "curate.repeated", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),
@@ -417,7 +417,7 @@ PHASE_CODE = {
     "extract": "curate.phases.extract",
     "measure": "curate.phases.measure",
     "decide": "curate.phases.decide",
-    "cluster": "curate.phases.cluster",
+    "cluster": "curate.phases.lines",  # and, as it imports it, curate.phases.cluster
     "decontaminate": "curate.phases.decontaminate",
     "choose": "curate.phases.cluster",
     "collect": "curate.phases.collect",

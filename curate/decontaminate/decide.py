@@ -138,7 +138,8 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
     """Decide on documents with matches.
 
     Args:
-        batches: Columns `id`, `text`, `matches`, `word_hashes`; documents without matches may be left out.
+        batches: Columns `id`, `text`, `matches`, `word_hashes`; documents without matches may be left out. A column `cuts`
+            (large_list of int64) may say what earlier phases cut: start, end, start, end, ... in UTF-8 bytes.
         index: The index that made `matches`.
         common: Common n-grams of the whole corpus.
         settings: `threshold`, `action` and `margin` are used.
@@ -178,7 +179,10 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
                 )
             if settings.action == "flag":
                 continue
-            if settings.action == "cut" and (cut := _cuts(np.concatenate(cuts), spans, len(data), settings.margin)):
+            before = batch["cuts"][row].as_py() if "cuts" in batch.schema.names else []
+            if settings.action == "cut" and (
+                cut := _cuts(np.concatenate(cuts), spans, len(data), settings.margin, before)
+            ):
                 edits += [{"id": key, "start": a, "end": b, "phase": "decontaminate", "rule": RULE} for a, b in cut]
                 continue
             best = max(found, key=lambda item: item.overlap)  # the first of the best, in index order
@@ -241,11 +245,21 @@ def _union(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
     return merged(starts[order], ends[order])
 
 
-def _cuts(runs: NDArray[np.int64], spans: NDArray[np.int64], num_bytes: int, margin: int) -> list[tuple[int, int]]:
-    """Return byte spans to cut: the runs with their margin, up to the next word; none if no word would stay."""
+def _cuts(
+    runs: NDArray[np.int64], spans: NDArray[np.int64], num_bytes: int, margin: int, before: list[int]
+) -> list[tuple[int, int]]:
+    """Return byte spans to cut: the runs with their margin, up to the next word; none if no word would stay.
+
+    `before` holds starts and ends, in turn, of what is cut in any case.
+    """
     num_words = len(spans)
     wide = _union(np.maximum(runs[:, 0] - margin, 0), np.minimum(runs[:, 1] + margin, num_words))
-    if len(wide) == 1 and wide[0, 0] == 0 and wide[0, 1] == num_words:
+    stays = np.ones(num_words, np.bool_)
+    for first, end in wide.tolist():
+        stays[first:end] = False
+    for start, stop in zip(before[::2], before[1::2], strict=True):
+        stays &= (spans[:, 1] <= start) | (spans[:, 0] >= stop)
+    if not stays.any():
         return []
     return [
         (0 if first == 0 else int(spans[first, 0]), num_bytes if end == num_words else int(spans[end, 0]))

@@ -77,27 +77,84 @@ class Keep(Settings):
         return {name: rank for rank, name in enumerate(ordered)}
 
 
+class Lines(Settings):
+    """Cut the lines that a site, a source or the whole corpus repeats: menus, notices, teasers that extraction left in.
+
+    Lines are equal if they agree in Unicode NFC, with white space folded and without regard to case; digits count. Copies
+    of one text (a cluster of exact or near copies) count as one document, or a page that was crawled three times would
+    be a page of repeated lines.
+
+    Attributes:
+        within: Where a line must be repeated: on the pages of one `site` (the host of their address, without `www.` or `www2.`;
+            documents without an address are left alone), in one `source`, or in the `corpus`.
+        folders: Leading folders of the path that belong to a site's name, for hosts that carry many sites.
+        unit: What is compared and cut: a `line`, or a `paragraph`: the lines between two empty ones, together.
+        min_documents: Fewest documents that hold a repeated line.
+        min_share: Smallest share of the site's documents (of the source's, of the corpus's) that hold it, 0 to 1.
+        min_words: Fewest words of a line that is cut; words are what white space parts. 0 suits news sites, whose furniture is
+            short; on manuals it also cuts the headings and table cells that most pages share ("Parameters"), 4 few of them.
+        keep_first: Leave the line where it stands first: in the first document that holds it, by the order of
+            `keep`, then (path, offset), and in the copies of that document.
+        max_share: A document of which a larger share of the text (UTF-8 bytes of its lines) is repeated is removed, not
+            cut. `off`: only a document of which nothing would stay is.
+        sources: The sources that are looked at; all if none is named.
+    """
+
+    within: Literal["site", "source", "corpus"] = "site"
+    folders: Annotated[int, Field(ge=0, le=32)] = 0
+    unit: Literal["line", "paragraph"] = "line"
+    min_documents: Annotated[int, Field(ge=2)] = 3
+    min_share: Annotated[float, Field(ge=0, le=1)] = 0.4
+    min_words: Annotated[int, Field(ge=0)] = 0
+    keep_first: bool = False
+    max_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    sources: tuple[str, ...] = ()
+
+    @field_validator("max_share", mode="before")
+    @classmethod
+    def _read_off(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and value.lower() == "off" else value
+
+    @model_validator(mode="after")
+    def _folders_of_sites(self) -> Lines:
+        if self.folders and self.within != "site":
+            raise ValueError(f"folders name sites, and within is {self.within}; leave folders out")
+        return self
+
+    def looks_at(self, source: str) -> bool:
+        """Return whether the documents of this source are looked at."""
+        return not self.sources or source in self.sources
+
+
 class Dedup(Stage):
-    """Deduplication over all sources. A kind that is not named is not done; if neither is named, both are."""
+    """Deduplication over all sources. A kind that is not named is not done; if none is named, exact and minhash are."""
 
     version: ClassVar[int] = 1  # of components, clusters and the choice; signatures have their own
 
     exact: Exact | None = None
     minhash: MinHash | None = None
+    lines: Lines | None = None
     keep: Keep = Keep()
 
     @model_validator(mode="before")
     @classmethod
     def _both_unless_named(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and "exact" not in value and "minhash" not in value:
+        if isinstance(value, Mapping) and not {"exact", "minhash", "lines"} & value.keys():
             return {**value, "exact": Exact(), "minhash": MinHash()}
         return value
 
     @model_validator(mode="after")
     def _does_something(self) -> Dedup:
-        if self.exact is None and self.minhash is None:
-            raise ValueError("dedup has neither exact nor minhash; name one, or leave dedup out")
+        if self.exact is None and self.minhash is None and self.lines is None:
+            raise ValueError("dedup has neither exact nor minhash nor lines; name one, or leave dedup out")
         return self
+
+    @property
+    def copies(self) -> Dedup | None:
+        """The same settings as far as they are about copies of documents, or None if they are about lines alone."""
+        if self.exact is None and self.minhash is None:
+            return None
+        return self.model_copy(update={"lines": None})
 
 
 def clustering(dedup: Dedup | None) -> Dedup:

@@ -20,6 +20,7 @@ from curate.dedup.settings import Dedup, Validation
 from curate.dedup.spill import DiskColumn
 from curate.document import DUPLICATES
 from curate.ledger import balance, same_rows
+from curate.phases.edits import EditsAbout
 from curate.phases.measure import Block, last_revision
 from curate.pipeline import (
     ParquetFile,
@@ -57,7 +58,8 @@ class ShardOfCorpus:
         signatures: Result key of the signatures.
         blocks: Steps up to the last revision.
         decided: Result keys with removed.parquet, in phase order.
-        edits: Result key with edits.parquet, or None.
+        edits: Result keys with edits.parquet, in phase order.
+        lines: Result key of the hashed lines, or an empty string.
     """
 
     source: str
@@ -67,7 +69,8 @@ class ShardOfCorpus:
     signatures: str
     blocks: tuple[Block, ...]
     decided: tuple[str, ...] = ()
-    edits: str | None = None
+    edits: tuple[str, ...] = ()
+    lines: str = ""
 
 
 def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
@@ -211,16 +214,16 @@ STATE = pa.schema(
 def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
     """Write which documents of a shard are still kept; return the number of documents."""
     removals = Removals(context.entry(one).path("removed.parquet") for one in shard.decided)
-    cut: Counter[str] = Counter()  # of the contaminated documents alone
-    if shard.edits is not None:
-        for row in pq.read_table(context.entry(shard.edits).path("edits.parquet")).to_pylist():
-            cut[row["id"]] += row["end"] - row["start"]
+    edits = EditsAbout(context.entry(one).path("edits.parquet") for one in shard.edits)
     doc = shard.first
     signed = context.entry(shard.signatures).path("measurements.parquet")
     with ParquetFile(path, STATE) as file:
         for batch in read_batches(signed, ["id", "num_bytes"]):
             ids = batch["id"].to_pylist()
             removed = removals.about(ids)
+            cut = Counter[str]()
+            for name, spans in edits.about(ids).items():
+                cut[name] = sum(span["end"] - span["start"] for span in spans)
             file.write(
                 pa.record_batch(
                     [
@@ -237,6 +240,7 @@ def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
             )
             doc += len(ids)
     removals.finish()
+    edits.finish()
     return doc - shard.first
 
 

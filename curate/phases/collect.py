@@ -6,6 +6,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from curate.document import CURATED, DECISION, EDITS, REMOVED
 from curate.ledger import SourceLedger, Tally, add, balance, same_rows
+from curate.phases.edits import EditsAbout, cut_spans
 from curate.phases.measure import Block
 from curate.pipeline import (
     ParquetFile,
@@ -38,8 +40,8 @@ class Collected:
     Attributes:
         source: Name of the source.
         extracted: Result key of extract.
-        decided: Result keys that hold removed.parquet, in phase order (decide, decontaminate).
-        edits: Result key that holds edits.parquet, or None.
+        decided: Result keys that hold removed.parquet, in phase order (decide, cluster, decontaminate).
+        edits: Result keys that hold edits.parquet, in phase order.
         choice: Result key of choose and the name of the shard's file in it, or None.
         near: The bound that near copies passed, in words.
         blocks: Steps up to the last revision.
@@ -51,7 +53,7 @@ class Collected:
     source: str
     extracted: str
     decided: tuple[str, ...]
-    edits: str | None
+    edits: tuple[str, ...]
     choice: tuple[str, str] | None
     near: str
     blocks: tuple[Block, ...]
@@ -104,12 +106,11 @@ class _Said:
 
     def __init__(self, context: TaskContext, settings: Collected) -> None:
         self._removals = Removals(context.entry(one).path("removed.parquet") for one in settings.decided)
-        self._choices = self._cuts = self._languages = None
+        self._cuts = EditsAbout(context.entry(one).path("edits.parquet") for one in settings.edits)
+        self._choices = self._languages = None
         if settings.choice is not None:
             key, name = settings.choice
             self._choices = RowsAbout(context.entry(key).path(name))
-        if settings.edits is not None:
-            self._cuts = RowsAbout(context.entry(settings.edits).path("edits.parquet"), EDITS)
         if settings.language is not None:
             path = context.entry(settings.language).path("measurements.parquet")
             self._languages = RowsBeside(path, ["id", "language"])
@@ -117,23 +118,20 @@ class _Said:
 
     def about(self, ids: Sequence[str]) -> _Batch:
         """Return what is said about the next documents."""
-        cuts: dict[str, list[dict[str, Any]]] = {}
-        for row in self._cuts.about(ids) if self._cuts is not None else ():
-            cuts.setdefault(row["id"], []).append(row)
         languages: dict[str, str | None] = {}
         if self._languages is not None:
             rows = self._languages.take(len(ids))
             same_rows(self._source, "collect", "", ids, rows["id"].to_pylist())
             languages = dict(zip(ids, rows["language"].to_pylist(), strict=True))
         choices = {row["id"]: row for row in self._choices.about(ids)} if self._choices is not None else {}
-        return _Batch(self._removals.about(ids), choices, cuts, languages)
+        return _Batch(self._removals.about(ids), choices, self._cuts.about(ids), languages)
 
     def finish(self) -> None:
         """Raise ValueError unless everything that was said was about a document of the shard."""
         self._removals.finish()
-        for rows in (self._choices, self._cuts):
-            if rows is not None:
-                rows.finish()
+        self._cuts.finish()
+        if self._choices is not None:
+            self._choices.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +139,9 @@ class _Batch:
     """What is said about one batch, by id.
 
     Attributes:
-        removed: Removals by decide and decontaminate.
+        removed: Removals by decide, cluster and decontaminate.
         choices: What choose says; a document without an entry is kept for training, alone.
-        cuts: Spans to cut.
+        cuts: Spans to cut, disjoint.
         languages: Measured languages.
     """
 
@@ -151,17 +149,6 @@ class _Batch:
     choices: Mapping[str, dict[str, Any]]
     cuts: Mapping[str, list[dict[str, Any]]]
     languages: Mapping[str, str | None]
-
-
-def cut_spans(text: str, spans: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text without the given byte spans (UTF-8 offsets; they may touch or overlap)."""
-    data = text.encode()
-    kept, position = [], 0
-    for span in sorted(spans, key=lambda one: (one["start"], one["end"])):
-        kept.append(data[position : max(position, span["start"])])
-        position = max(position, span["end"])
-    kept.append(data[position:])
-    return b"".join(kept).decode()
 
 
 def _decide(
@@ -304,3 +291,13 @@ def _check(context: TaskContext, settings: Collected, ledger: SourceLedger, path
         size += int(text_bytes(batch["text"]).sum())
     balance(settings.source, "collect", "bytes", ledger.bytes_kept, {"written": size})
     del context
+
+
+def quarantined(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of QUARANTINE that decisions.parquet of a shard tells of."""
+    columns = ["id", "rule", "value_label"]
+    rows = pq.read_table(path, columns=columns, filters=[("stage", "=", "quarantine")]).to_pylist()
+    return [
+        {"id": row["id"], "stage": row["rule"].removeprefix("quarantine."), "cause": row["value_label"] or ""}
+        for row in rows
+    ]

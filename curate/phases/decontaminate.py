@@ -18,6 +18,7 @@ from curate.document import CONTAMINATION
 from curate.inputs import InputFile, fetch
 from curate.ledger import same_rows
 from curate.phases.cluster import ShardOfCorpus, cluster_numbers
+from curate.phases.edits import EditsAbout
 from curate.phases.measure import last_revision
 from curate.pipeline import BATCH_ROWS, ParquetFile, RemovalCounts, Removals, RowsAbout, RowsBeside, read_batches
 from curate.plan import TaskContext
@@ -95,16 +96,23 @@ def decide_shard(
     shared = Common.load(str(context.entry(common_key).path("common.parquet")), loaded)
     extracted = context.entry(shard.extracted)
     matches = RowsBeside(context.entry(matches_key).path("measurements.parquet"), ["id", "matches"])
+    edits = EditsAbout(context.entry(one).path("edits.parquet") for one in shard.edits)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in read_batches(extracted.path("extracted.parquet")):
             rows = matches.take(batch.num_rows)
             same_rows(shard.source, "decontaminate", "", batch["id"].to_pylist(), rows["id"].to_pylist())
+            cut = edits.about(batch["id"].to_pylist())
             some = pc.greater(pc.fill_null(pc.list_value_length(rows["matches"]), 0), 0).combine_chunks()
             if some.true_count:
                 last = last_revision(context, shard.source, shard.blocks, batch.filter(some))
                 found = rows["matches"].combine_chunks().filter(some)
-                columns = {"id": last["id"], "text": last["text"], "matches": found}
+                spans = [
+                    [place for edit in cut.get(name, ()) for place in (edit["start"], edit["end"])]
+                    for name in last["id"].to_pylist()
+                ]
+                cuts = pa.array(spans, pa.large_list(pa.int64()))
+                columns = {"id": last["id"], "text": last["text"], "matches": found, "cuts": cuts}
                 yield with_words(pa.record_batch(columns), ("word_hashes",))
 
     decisions = decide(batches(), loaded, shared, settings)

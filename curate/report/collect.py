@@ -61,6 +61,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "duplicates": duplicates(run, seed),
         "contamination": contamination(run),
         "edits": edits(run),
+        "repeated_lines": dict(manifest.get("repeated_lines") or {}),
         "rewritten": dict(manifest.get("rewritten") or {}),
         "quarantine": quarantine(run),
         "documents": {source: documents(run, source) for source in run.sources},

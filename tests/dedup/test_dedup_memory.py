@@ -22,7 +22,7 @@ CHILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_dedup_memory as work
+import {module} as work
 task, small, folder, memory = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 getattr(work, task)(small, small, memory)  # compiles, and fills the caches of libraries
 print("ready", flush=True)
@@ -140,12 +140,12 @@ def anonymous_bytes(process: int) -> int:
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon"))
 
 
-def peak_growth(task: str, small: Path, folder: Path, memory_bytes: int) -> int:
+def peak_growth(task: str, small: Path, folder: Path, memory_bytes: int, *, module: str = "test_dedup_memory") -> int:
     """Return by how much the private memory of a process that has done the small task grows during the large one."""
     arguments = [
         sys.executable,
         "-c",
-        CHILD.format(tests=str(Path(__file__).parent)),
+        CHILD.format(tests=str(Path(__file__).parent), module=module),
         task,
         str(small),
         str(folder),
