@@ -426,8 +426,19 @@ class _Loader:
         gate = self._build(Gate, block.get("gate"), (*key, "gate"))
         steps = self._steps((*key, "steps"), block.get("steps"))
         needs_html = kind == "warc" or getattr(reader, "html", None) is not None
-        if needs_html and "extract" not in block:
+        if needs_html and block.get("extract") is None:
             self.problem(key, "reads HTML, so it needs `extract`, such as extract: {kind: auto}.")
+        if reader is not None and not needs_html and extractor is not None:
+            html = (
+                "To extract from HTML, name its field `html: ...` in `read`; else" if hasattr(reader, "html") else "So"
+            )
+            self.problem(
+                (*key, "extract"), f"would do nothing: the source is read as text. {html} leave `extract` out."
+            )
+        for index, step in enumerate(steps):
+            if isinstance(step.step, Extraction) and extractor_kind != "auto" and (extractor or not needs_html):
+                message = "can never fire: only extract: {kind: auto} says how sure it is of a text. Take the step out."
+                self.problem((*key, "steps", index, step.kind), message)
         if reader is None or gate is None or stated is None:
             return None
         return SourceRecipe(

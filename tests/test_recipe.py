@@ -266,6 +266,46 @@ def test_html_needs_an_extractor(tmp_path: Path) -> None:
     assert recipe.sources[0].extractor_kind == "auto"  # the default
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("jsonl", "To extract from HTML, name its field `html: ...` in `read`; else leave"),
+        ("parquet", "To extract from HTML, name its field `html: ...` in `read`; else leave"),
+        ("huggingface", "To extract from HTML, name its field `html: ...` in `read`; else leave"),
+        ("files", "So leave"),
+        ("books", "So leave"),
+    ],
+)
+def test_an_extractor_of_texts_is_refused(tmp_path: Path, kind: str, told: str) -> None:
+    text = GOOD.replace("kind: jsonl", f"kind: {kind}").replace("    steps", "    extract: {kind: auto}\n    steps")
+    (found,) = problems(tmp_path, text)
+    assert (
+        found == f"r.yaml:5: sources.web.extract: would do nothing: the source is read as text. {told} `extract` out."
+    )
+
+
+def test_fields_of_html_are_extracted_and_null_is_no_extractor(tmp_path: Path) -> None:
+    html = GOOD.replace("a.jsonl}", "a.jsonl, html: page}")
+    recipe = curate.load(write(tmp_path, html.replace("    steps", "    extract: {}\n    steps")))
+    assert recipe.sources[0].extractor_kind == "auto"
+    assert "needs `extract`" in problems(tmp_path, html.replace("    steps", "    extract:\n    steps"))[0]
+    assert (
+        curate.load(write(tmp_path, GOOD.replace("    steps", "    extract:\n    steps"))).sources[0].extractor is None
+    )
+
+
+def test_a_confidence_that_no_extractor_states_is_refused(tmp_path: Path) -> None:
+    text = GOOD.replace("gopher_quality: {}", "extraction: {min_confidence: 0.5}")
+    told = "can never fire: only extract: {kind: auto} says how sure it is of a text. Take the step out."
+    assert problems(tmp_path, text) == [f"r.yaml:6: sources.web.steps.0.extraction: {told}"]
+    web = text.replace("kind: jsonl", "kind: warc").replace("    steps", "    extract: {kind: KIND}\n    steps")
+    assert problems(tmp_path, web.replace("KIND", "trafilatura")) == [
+        f"r.yaml:7: sources.web.steps.0.extraction: {told}"
+    ]
+    assert len(problems(tmp_path, web.replace("KIND", "autom"))) == 1  # what else would hold is not known then
+    assert curate.load(write(tmp_path, web.replace("KIND", "auto"))).sources[0].steps[0].kind == "extraction"
+
+
 def test_sections_that_need_others(tmp_path: Path) -> None:
     assert "needs `tokenizer`" in problems(tmp_path, GOOD + "mixture: {weights: {web: 1}, tokens: 1k}\n")[0]
     assert "needs `mixture`" in problems(tmp_path, GOOD + "train: {}\n")[0]
