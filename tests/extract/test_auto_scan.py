@@ -131,6 +131,27 @@ def test_what_parts_words_and_what_does_not(markup, blocks):
         ("<table><tr><td class=gutter><pre>1\n2</pre><td class=code><pre>a\nb</pre></table>", ["a\nb"]),
         ("<pre class='line-numbers'>a\n b</pre>", ["a\n b"]),  # Prism marks the code itself
         ("<pre>a<a href=x>b</a><a href=y>c</a></pre>", ["abc"]),
+        (
+            "<pre><code><span class='hl-code-line'>a</span><span class='hl-code-line'>b</span>c\n</code></pre>",
+            ["a\nb\nc"],
+        ),
+        ("<pre><span class=line><span class=k>a</span> b</span>\n<span class=line>c</span></pre>", ["a b\nc"]),
+        (
+            "<pre><span class=line>a\n</span><span class=line></span><span class='view-line'> b</span></pre>",
+            ["a\n\n b"],
+        ),
+        ("<pre><span class='token-line'>a<br></span><span class='codeLine'></span><br>b</pre>", ["a\n\nb"]),
+        ("<pre><span class='line-number'>1</span><span class=line>a</span>\n<i class='x'>2</i> b</pre>", ["a\n2 b"]),
+        ("<pre>a <span class='inline line-through'>b</span><span class=underline>c</span> d</pre>", ["a bc d"]),
+        ("<pre>a<b style='color:red; display: block'>b</b><b style='display:block'>c</b>d</pre>", ["a\nb\nc\nd"]),
+        ("<pre>a<b style='display:inline-block'>b</b><b style='display:inline'>c</b></pre>", ["abc"]),
+        ("<pre><code style='display:block'><span class=line>a</span><span class=line>b</span></code></pre>", ["a\nb"]),
+        ("<pre><code>a</code><code> b</code><code>c\n</code><code>d</code>\n<code>e</code></pre>", ["a\n b\nc\nd\ne"]),
+        (
+            "<pre>see <code>a</code> <code>b</code>: <code>$ </code><code>c</code><b><code>d</code></b></pre>",
+            ["see a b: $ cd"],
+        ),
+        ("<p><span class=line>a</span><span class=line>b</span></p>", ["ab"]),
     ],
 )
 def test_white_space_of_code(markup, blocks):

@@ -70,6 +70,8 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
                 if d[k] <= ch.SPACE:
                     break
                 s[st.ATTR_CLASS] = (s[st.ATTR_CLASS] << 8) | int(d[k])
+            if first < 0 and b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0 and markup.is_line(d, start, end):
+                s[st.ATTR_LINE] |= 1
             if first >= 0:
                 _hash_class_words(d, start, end, ch.BASIS, True, first, b)
         elif key == markup.KEY_HREF:
@@ -77,6 +79,8 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
         elif key == markup.KEY_STYLE:
             if markup.hides(d, start, end):
                 s[st.ATTR_FLAGS] |= t.FLAG_HIDDEN_STYLE | t.FLAG_HIDDEN
+            elif first < 0 and b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0 and markup.is_block_style(d, start, end):
+                s[st.ATTR_LINE] |= 2
         elif key == markup.KEY_HIDDEN:
             if not (end - start == 11 and d[start] | 32 == 117):  # until-found
                 s[st.ATTR_FLAGS] |= t.FLAG_HIDDEN_ATTRIBUTE | t.FLAG_HIDDEN
@@ -197,6 +201,13 @@ def read_text(d: Bytes, i: int, end: int, mode: int, b: st.Buffers) -> int:
     s, out = b.state, b.out
     o = s[st.OUT]
     pre = b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0
+    if s[st.LINE_ENDS] != 0:
+        s[st.LINE_ENDS] = 0
+        k = i
+        while d[k] == ch.SPACE or d[k] == ch.TAB:
+            k += 1
+        if d[k] != ch.NEWLINE and d[k] != ch.RETURN:
+            o = put_blank(ch.NEWLINE, 0, o, pre, b)
     if s[st.HIDDEN_AT] == o and ch.CLASSES[d[i]] <= ch.DIGIT and ch.CLASSES[out[o - 1]] <= ch.DIGIT:
         o = put_blank(ch.SPACE, 0, o, pre, b)  # something not shown stood between two words
     chars = upper = digits = commas = 0
@@ -363,6 +374,7 @@ def put_break(b: st.Buffers) -> None:
     pre = b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0
     if s[st.CHARS] == 0 and not pre:
         return
+    s[st.LINE_ENDS] = 0
     while not pre and out[s[st.OUT] - 1] == ch.SPACE:
         s[st.OUT] -= 1
     if not pre and out[s[st.OUT] - 1] == ch.NEWLINE:
@@ -371,6 +383,37 @@ def put_break(b: st.Buffers) -> None:
     out[s[st.OUT]] = ch.NEWLINE
     s[st.OUT] += 1
     s[st.BREAKS] += 1
+
+
+@kernel
+def start_line(key: int, follows: bool, b: st.Buffers) -> None:
+    """Heed the start of an inline element in pre that may be a line of code, or in one; `follows`: a code behind a code."""
+    s = b.state
+    inner = s[st.ATTR_LINE] != 0 and (s[st.LINE_KEY] == markup.KEY_CODE != key or s[st.ATTR_LINE] & 2)
+    if s[st.LINE_DEPTH] > 0 and not inner:
+        s[st.LINE_DEPTH] += int(key == s[st.LINE_KEY])
+        return
+    is_code = key == markup.KEY_CODE
+    is_block = s[st.ATTR_LINE] & 2 != 0
+    is_line = is_block or (s[st.ATTR_LINE] != 0 and (is_code or key == markup.KEY_SPAN))
+    last = int(b.out[s[st.OUT] - 1]) if s[st.OUT] > s[st.START] else ch.NEWLINE
+    breaks = (is_block and last != ch.NEWLINE) or (follows and last > ch.SPACE)  # not behind a prompt
+    if (s[st.LINE_ENDS] != 0 and is_line) or breaks:
+        s[st.LINE_ENDS] = 0
+        s[st.OUT] = put_blank(ch.NEWLINE, 0, s[st.OUT], True, b)
+    if is_line:
+        s[st.LINE_DEPTH], s[st.LINE_KEY], s[st.LINE_START] = 1, key, s[st.OUT]
+
+
+@kernel
+def end_line(key: int, b: st.Buffers) -> None:
+    """Heed the end of an inline element: that of a line of code ends the line, if no line feed in it did."""
+    s = b.state
+    if s[st.LINE_DEPTH] > 0 and key == s[st.LINE_KEY]:
+        s[st.LINE_DEPTH] -= 1
+        if s[st.LINE_DEPTH] == 0:
+            ended = s[st.OUT] > s[st.LINE_START] and b.out[s[st.OUT] - 1] == ch.NEWLINE
+            s[st.LINE_ENDS] = int(not ended)
 
 
 @inlined_kernel

@@ -26,7 +26,7 @@ KEY_HREF, KEY_TYPE, KEY_ALT, KEY_ALTTEXT, KEY_START, KEY_VALUE, KEY_DISPLAY = t.
 KEY_SCRIPT, _KEY_MATH, KEY_IMG, KEY_SVG, KEY_SELECT, _KEY_RT, KEY_ANNOTATION, _KEY_INPUT = t.name_keys(
     "script math img svg select rt annotation input"
 )
-KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC = t.name_keys("foreignobject ruby rb rtc")
+KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE = t.name_keys("foreignobject ruby rb rtc span code")
 # First words of class attributes, as written.
 CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.prefix_keys("MathJax MathJax_Preview mjx-chtml")
 CLASS_TEX, CLASS_LATEX, CLASS_MATH, CLASS_WIKI_MATH = t.prefix_keys("tex latex math mwe-math-f")
@@ -200,6 +200,40 @@ def hides(d: Bytes, i: int, end: int) -> bool:
                     return True
             i += size
         i += 1
+    return False
+
+
+@kernel
+def is_line(d: Bytes, i: int, end: int) -> bool:
+    """Say whether a class in d[i:end] ends in the word `line`: code-line, but neither inline nor line-number."""
+    for j in range(i, end - 3):
+        if (
+            d[j] | 32 == 108
+            and d[j + 1] == 105
+            and d[j + 2] == 110
+            and d[j + 3] == 101
+            and (j == i or not is_letter(int(d[j - 1])) or (d[j] == 76 and d[j - 1] >= 97))
+            and (j + 4 == end or d[j + 4] <= ch.SPACE)
+        ):
+            return True
+    return False
+
+
+@kernel
+def is_block_style(d: Bytes, i: int, end: int) -> bool:
+    """Say whether the style at d[i:end] has `display: block`."""
+    for j in range(i, end - 12):
+        if (
+            d[j] | 32 == 100
+            and d[j + 3] | 32 == 112
+            and d[j + 6] | 32 == 121
+            and (j == i or not is_letter(int(d[j - 1])))
+        ):
+            k = j + 7
+            while k < end and (d[k] <= ch.SPACE or d[k] == 58):
+                k += 1
+            if k + 5 <= end and d[k] | 32 == 98 and d[k + 1] | 32 == 108 and d[k + 4] | 32 == 107:
+                return bool(d[j + 1] | 32 == 105 and d[j - 1] != ch.DASH)
     return False
 
 

@@ -203,6 +203,9 @@ def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key
         s[st.HIDDEN_AT] = s[st.OUT] if s[st.CHARS] > 0 else -1
     elif numbers or (mathjax and d[name + 3] != ch.DASH):  # but not mjx-container
         bl.mute(st.MUTE_DROPPED, key, s[st.LEVEL], b)
+    elif b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0:
+        follows = key == markup.KEY_CODE and name > 7 and d[name - 7] == ch.SLASH and d[name - 8] == ch.LESS
+        bl.start_line(key, follows and d[name - 6] | 32 == 99 and s[st.CODE] == 0, b)
     s[st.TAGS] += 1
     if kind == t.KIND_LINK:
         if s[st.LINK_END] == s[st.OUT] and s[st.ATTR_HREF] > 0 and not _same_link(d, b):
@@ -309,6 +312,8 @@ def _end_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
     kind, tag = markup.look_up(key)
     if s[st.MUTE] != st.UNMUTED and _end_muted_tag(kind, key, b):
         return behind
+    if s[st.LINE_DEPTH] > 0:
+        bl.end_line(key, b)
     if kind == t.KIND_LINK:
         s[st.LINK] = 0
         s[st.LINK_END] = s[st.OUT] if s[st.CHARS] > 0 else -1
