@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from curate.extract.binary import why_no_text
 from curate.extract.encoding import decode_html
 from curate.stage import Extractor
+from curate.text.languages import is_language_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +63,8 @@ class HtmlExtractor(Extractor):
         max_elements: Most tags in a page. A page with more raises.
     """
 
+    version: ClassVar[int] = 2
+
     max_bytes: int = Field(default=MAX_BYTES, ge=1)
     max_elements: int = Field(default=MAX_ELEMENTS, ge=1)
 
@@ -68,7 +72,8 @@ class HtmlExtractor(Extractor):
         """Return columns `text`, `language` and `metadata`, same rows.
 
         `language` is the page's lang attribute (its primary subtag), else what the input declared. The metadata gain
-        `title`; `decoded` if the page was not UTF-8; `flattened`, the number of tags nested too deeply, taken out.
+        `title`; `decoded` if the page was not UTF-8; `flattened`, the number of tags nested too deeply, taken out; `no_text`,
+        what a payload is that is no text (an image, an archive): it has none.
 
         Raises:
             ValueError: For a page above a limit, or on which the extractor fails.
@@ -102,8 +107,11 @@ class HtmlExtractor(Extractor):
         decoded = decode_html(content, charset)
         if not decoded.exact:
             found["decoded"] = decoded.note
-        if media_type is not None and media_type.startswith("text/") and media_type not in HTML_TYPES:
-            extracted: str | None = decoded.text
+        extracted: str | None = None
+        if why := why_no_text(content, decoded):
+            found["no_text"] = why
+        elif media_type is not None and media_type.startswith("text/") and media_type not in HTML_TYPES:
+            extracted = decoded.text
         else:
             num_tags = decoded.text.count("<")
             if num_tags > self.max_elements:
@@ -147,7 +155,7 @@ class Trafilatura(HtmlExtractor):
             `fast`.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = (
         "charset-normalizer",
         "jusText",
@@ -197,7 +205,7 @@ class Resiliparse(HtmlExtractor):
         preserve_formatting: Keep line breaks, list bullets and indentation; off gives one line.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "resiliparse")
 
     main_content: bool = True
@@ -220,11 +228,12 @@ class Resiliparse(HtmlExtractor):
 
 
 def page_language(html: str) -> str | None:
-    """Return the primary subtag of a page's lang attribute in lower case, or None."""
+    """Return the primary subtag of a page's lang attribute in lower case, or None if that is no code of a language."""
     tag = re.search(r"<html\b[^>]*>", html[:20_000], re.IGNORECASE)
     match = re.search(r"\b(?:xml:)?lang\s*=\s*[\"']?\s*([\w-]+)", tag[0], re.IGNORECASE) if tag else None
     primary = LANGUAGE.match(match[1]) if match else None
-    return primary[0].lower() if primary else None
+    code = primary[0].lower() if primary else ""
+    return code if is_language_code(code) else None
 
 
 def page_title(html: str) -> str:

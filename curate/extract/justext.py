@@ -21,7 +21,7 @@ class JusText(HtmlExtractor):
         max_elements: Most tags in a page. A page with more raises.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "jusText", "lxml", "lxml_html_clean", "resiliparse")
 
     stop_words: str = "auto"

@@ -294,4 +294,9 @@ def _note_empty(batch: pa.RecordBatch, ids: Sequence[str], bad: dict[int, dict[s
     visible = pc.match_substring_regex(pc.fill_null(batch["text"], ""), _VISIBLE).to_pylist()
     for row, shown in enumerate(visible):
         if not shown and row not in bad:
-            bad[row] = removal(ids[row], "extract", "extract.empty", value=0, threshold=">= 1")
+            why = json.loads(batch["metadata"][row].as_py() or "{}").get("no_text")
+            bad[row] = (
+                removal(ids[row], "extract", "extract.no_text", value=str(why), threshold="text")
+                if why
+                else removal(ids[row], "extract", "extract.empty", value=0, threshold=">= 1")
+            )

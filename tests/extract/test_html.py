@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import pickle
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from curate.document import RAW
 from curate.extract.auto.extractor import Auto
+from curate.extract.binary import why_no_text
+from curate.extract.encoding import decode_html
 from curate.extract.html import INVISIBLE, MAX_DEPTH, Resiliparse, Trafilatura, flatten, page_language, page_title
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +141,35 @@ class TestContract:
     def test_next_to_nothing(self, extractor, html):
         assert len(text_of(extractor, html) or "") <= len(html)  # no exception, and nothing out of nowhere
 
+    @pytest.mark.parametrize("label", ["text/html", "text/plain", None])
+    def test_what_is_no_text_gives_none_and_says_why(self, extractor, label):
+        noise = random.Random(4).randbytes(3000)
+        payloads = {
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + noise: "PNG",
+            b"\xff\xd8\xff\xe0\0\x10JFIF\0" + noise: "JPEG",
+            b"PK\x03\x04\x14\0<p>readme.txt</p>" + noise: "ZIP",
+            b"%PDF-1.4\n1 0 obj\n<</Type /Catalog /Pages 2 0 R>>\nendobj\n": "PDF",
+            b"RIFF\x24\x08\0\0WEBPVP8 " + noise: "WEBP",
+            noise: "undecodable",
+            b"<html><body><p>" + noise + b"</p></body></html>": "undecodable",
+        }
+        batch = batch_of(*({"content": content, "media_type": label} for content in payloads))
+        for row, why in zip(extractor.extract(batch).to_pylist(), payloads.values(), strict=True):
+            assert row["text"] is None
+            assert why in json.loads(row["metadata"])["no_text"]
+
+    def test_a_damaged_page_is_text_all_the_same(self, extractor):
+        page = f"<html><body><article>{GRAIN * 3}{TOLL}</article></body></html>".encode()
+        for bad in (
+            b"\xe9\xff",
+            b"\0",
+            b"\x1b\x07",
+        ):  # one bad byte or two in twenty: what a tenth and a twentieth let by
+            damaged = b"".join(page[at : at + 60] + bad for at in range(0, len(page), 60))
+            [row] = extractor.extract(batch_of(damaged)).to_pylist()
+            assert "no_text" not in json.loads(row["metadata"] or "{}")
+            assert row["text"]
+
     def test_limits_are_kept_on_both_sides(self, extractor):
         page = f"<article>{GRAIN}</article>".encode()  # four tags
         limited = extractor.model_copy(update={"max_bytes": len(page), "max_elements": 4})
@@ -186,6 +218,35 @@ def test_a_page_over_the_comparison_limit_says_so():
         assert (json.loads(row["metadata"]) if row["metadata"] else None) == noted
 
 
+@pytest.mark.parametrize(
+    ("text", "is_text"),
+    [
+        ("a" * 95 + "\x01" * 5, True),  # a twentieth of controls, and above it
+        ("a" * 94 + "\x01" * 6, False),
+        ("a" * 90 + "\ufffd" * 10, True),  # a tenth of replacement characters, and above it
+        ("a" * 89 + "\ufffd" * 11, False),
+        ("a" * 88 + "\ufffd" * 9 + "\x01" * 3, False),  # together
+        ("\t\n\f\r" * 25, True),
+        ("\u0645\u200c" * 50, True),
+        ("", True),
+    ],
+)
+def test_the_bounds_of_what_is_text(text, is_text):
+    assert (why_no_text(text.encode(), decode_html(text.encode())) == "") is is_text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_bytes_are_no_text(seed):
+    noise = random.Random(seed).randbytes(2000)
+    assert why_no_text(noise, decode_html(noise))
+
+
+def test_wide_encodings_are_text():
+    for codec in ("utf-16", "utf-16-le", "utf-32", "iso2022_jp", "shift_jis"):
+        content = ("<html><body><p>" + "\u65e5\u672c\u8a9e and Latin. " * 30).encode(codec)
+        assert why_no_text(content, decode_html(content)) == ""
+
+
 def test_an_extractor_that_fails_names_itself(monkeypatch):
     import trafilatura
 
@@ -218,6 +279,9 @@ def test_language_and_title_of_a_page():
     assert page_language("<!-- c --><HTML class=x LANG=en-GB>") == "en"
     assert page_language("<html xml:lang='zh_Hant'>") == "zh"
     assert page_language("<html lang='english'>") is None
+    assert page_language('<html lang="utf-8">') is None  # three letters, and no language
+    assert page_language("<html lang=xx>") is page_language("<html lang=und>") is None
+    assert page_language("<html lang=ast-ES>") == "ast"
     assert page_title("<title>\n</title>") == page_title("<p>") == ""
     assert page_title("<title lang=x>a &lt; b\x01</title>") == "a < b"
 
