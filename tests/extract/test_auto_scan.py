@@ -103,7 +103,7 @@ def test_markup(markup, blocks):
         ("<a href=x>P</a><a href=x>acking</a><a name=y>!</a>", ["Packing!"]),  # one link in two pieces
         ("<p>a <x-b>c</x-b> d</p><x-b>e</x-b>f", ["a c d", "e", "f"]),
         ("<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</ruby>", ["漢字"]),
-        ("x<sup>2</sup> H<sub>2</sub>O", ["x2 H2O"]),
+        ("x<sup>2</sup> H<sub>2</sub>O", ["x^2 H2O"]),
         ("<p>a<span hidden>NO <span>NO</span></span>b <i style='x:y; DISPLAY : none'>NO</i>c", ["a b c"]),
         ("<p>a<b hidden=until-found>b</b>", ["ab"]),
         ("<p>a <span hidden>NO</p><p>b", ["a", "b"]),  # left open: its block ends it
@@ -156,6 +156,36 @@ def test_what_parts_words_and_what_does_not(markup, blocks):
 )
 def test_white_space_of_code(markup, blocks):
     assert texts(markup) == blocks
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("6.02×10<sup>23</sup> and 10<sup>-9</sup>", "6.02×10^23 and 10^-9"),
+        ("10<sup>−9</sup>, 10<sup>&minus;9</sup>, s<sup> -1 </sup>", "10^−9, 10^−9, s^-1"),
+        ("m<sup>2</sup>, km<sup>3</sup>, mol<sup>-1</sup>", "m^2, km^3, mol^-1"),
+        ("2<sup>n</sup> (a+b)<sup>2</sup> x<sup><i>k</i></sup> π<sup>2</sup>", "2^n (a+b)^2 x^k π^2"),
+        ("x<sup>n+1</sup>y e<sup>-2t</sup> sin<sup>2</sup> x<sup>1/2</sup>", "x^(n+1)y e^-2t sin^2 x^(1/2)"),
+        (
+            "1<sup>st</sup> 2<sup>nd</sup> 4<sup>th</sup> 1<sup>er</sup> 2<sup>e</sup> M<sup>me</sup>",
+            "1st 2nd 4th 1er 2e Mme",
+        ),
+        ("10<sup>[2]</sup> m<sup>(2)</sup> 10<sup><a href=x>3</a></sup> 5<sup>*</sup>", "10[2] m(2) 103 5*"),
+        (
+            "breach<sup>2</sup> end.<sup>1</sup> Smith<sup>1,2</sup> Na<sup>+</sup> X<sup>TM</sup>",
+            "breach2 end.1 Smith1,2 Na+ XTM",
+        ),
+        ("<sup>1</sup>Department CO<sub>2</sub> x<sub>1</sub>", "1Department CO2 x1"),
+        ("a<sup>n+1<p>b", "an+1"),
+        ("Käse<sup>2</sup> λόγος<sup>2</sup> 面积m<sup>2</sup> πr<sup>2</sup>", "Käse2 λόγος2 面积m^2 πr^2"),
+        ("a<sup>n+1<b></sup>c", "a^(n+1)c"),
+        ("2<sup>2<sup>n</sup></sup>", "22^n"),
+        ("a<sup>2", "a2"),
+        ("a<sup hidden>2</sup>b", "a b"),
+    ],
+)
+def test_exponents(markup, text):
+    assert texts(f"<p>{markup}")[0] == text
 
 
 TEX = "<annotation encoding='application/x-tex'> v=\\sqrt{2gh} </annotation>"
@@ -467,6 +497,7 @@ def test_every_named_reference():
         "<?xml?>" + "<![CDATA[" * 50_000,
         "<img class=latex alt='" + "x" * 200_000 + "'>",
         "<br>" * 200_000 + "x",
+        "2<sup>" * 60_000,
         "</a" * 100_000,
     ],
     ids=lambda markup: f"{markup[:24]}...",

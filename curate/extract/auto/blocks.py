@@ -416,6 +416,64 @@ def end_line(key: int, b: st.Buffers) -> None:
             s[st.LINE_ENDS] = int(not ended)
 
 
+@kernel
+def put_sign(cp: int, b: st.Buffers) -> None:
+    """Append a sign that stands for markup."""
+    b.state[st.OUT] = _put_character(cp, ch.SIGN, b.state[st.OUT], b)
+
+
+@kernel
+def start_power(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
+    """Mark a sup whose content, at i, is an exponent: 10^23, m^2, x^(n+1). A number behind a word is a footnote's.
+
+    Returns:
+        Where to read on: white space before an exponent is left out.
+    """
+    s, out = b.state, b.out
+    o = s[st.OUT]
+    size, signed, compound = markup.read_power(d, i, n)
+    if size == 0 or o == s[st.START]:
+        return i
+    last = int(out[o - 1])
+    letters = 0
+    while letters < 5 and o - letters > s[st.START] and markup.is_letter(int(out[o - letters - 1])):
+        letters += 1
+    before = o - letters - 2  # the last character of two bytes
+    wide = int(out[before]) if before >= s[st.START] and out[before + 1] >= 128 else 0
+    if letters > 0 and 0xC3 <= wide <= 0xC9 and out[before + 1] != 0x97:  # a Latin letter, no multiplication sign
+        letters = 5
+    greek = letters == 0 and 0xCE <= wide <= 0xCF and (before < s[st.START] + 2 or not 0xCE <= out[before - 2] <= 0xCF)
+    function = False
+    if letters == 3:
+        name = (int(out[o - 3]) << 16) | (int(out[o - 2]) << 8) | last
+        for k in range(len(markup.FUNCTIONS)):
+            function |= name == markup.FUNCTIONS[k]
+    if (
+        48 <= last <= 57
+        or (letters > 0 and letters <= (4 if signed else 2))
+        or greek
+        or function
+        or last == 41  # closing brackets
+        or last == 93
+        or last == ch.CLOSING_BRACE
+    ):
+        put_sign(ch.CARET, b)
+        if compound:
+            put_sign(40, b)
+            s[st.POWER] = 1
+        while d[i] <= ch.SPACE and i < n:
+            i += 1
+    return i
+
+
+@kernel
+def end_power(b: st.Buffers) -> None:
+    """Close the brackets around an exponent."""
+    if b.state[st.POWER] != 0:
+        b.state[st.POWER] = 0
+        put_sign(41, b)
+
+
 @inlined_kernel
 def pop_to(level: int, b: st.Buffers) -> None:
     """Close open elements until `level` of them are left."""

@@ -26,11 +26,16 @@ KEY_HREF, KEY_TYPE, KEY_ALT, KEY_ALTTEXT, KEY_START, KEY_VALUE, KEY_DISPLAY = t.
 KEY_SCRIPT, _KEY_MATH, KEY_IMG, KEY_SVG, KEY_SELECT, _KEY_RT, KEY_ANNOTATION, _KEY_INPUT = t.name_keys(
     "script math img svg select rt annotation input"
 )
-KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE = t.name_keys("foreignobject ruby rb rtc span code")
+KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE, KEY_SUP = t.name_keys(
+    "foreignobject ruby rb rtc span code sup"
+)
 # First words of class attributes, as written.
 CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.prefix_keys("MathJax MathJax_Preview mjx-chtml")
 CLASS_TEX, CLASS_LATEX, CLASS_MATH, CLASS_WIKI_MATH = t.prefix_keys("tex latex math mwe-math-f")
+FUNCTIONS = t.prefix_keys("sin cos tan cot log")
 CLASS_LINE_NUMBERS = t.prefix_keys("lineno linenos linenumber linenodiv lnum rouge-gutter line-number gutter")
+_PLUS = 43
+_MAX_POWER = 64  # bytes that are looked at in a sup, tags in it counted
 NUMBERS_ANYWHERE = 5  # of them; the others stand on the code itself too, and count on a cell only
 _memchr: Any = types.ExternalFunction("memchr", types.uintp(types.uintp, types.intc, types.uintp))
 
@@ -235,6 +240,55 @@ def is_block_style(d: Bytes, i: int, end: int) -> bool:
             if k + 5 <= end and d[k] | 32 == 98 and d[k + 1] | 32 == 108 and d[k + 4] | 32 == 107:
                 return bool(d[j + 1] | 32 == 105 and d[j - 1] != ch.DASH)
     return False
+
+
+@kernel
+def read_power(d: Bytes, i: int, n: int) -> tuple[int, bool, bool]:
+    """Read the content of the sup at i as an exponent, through tags other than links and other sups.
+
+    Returns:
+        Its length without white space, 0 if it can be none; whether a sign is the first of it; whether it is a sum or
+        the like, that wants brackets.
+    """
+    size = digits = last = 0
+    signed = compound = False
+    end = min(i + _MAX_POWER, n)
+    while i < end:
+        c = int(d[i])
+        if c == ch.LESS:
+            if d[i + 1] == ch.SLASH and d[i + 2] | 32 == 115 and d[i + 3] | 32 == 117 and d[i + 4] | 32 == 112:
+                is_mark = size == 1 and (last == 97 or last == 101 or last == 111 or last == 114)  # a e o r: ordinals
+                ends_in_sign = not (48 <= last <= 57 or is_letter(last))
+                if ends_in_sign or is_mark or size > 5 or (digits == 0 and not signed and size > 1 and not compound):
+                    return 0, False, False
+                return size, signed, compound
+            first = i + 1 + int(d[i + 1] == ch.SLASH)
+            is_sup = d[first] | 32 == 115 and d[first + 1] | 32 == 117
+            if is_sup or not is_letter(int(d[first])) or (d[first] | 32 == 97 and _ends_name(int(d[first + 1]))):
+                return 0, False, False
+            i = find(d, i, end, ch.GREATER) + 1
+            continue
+        if c == 0xE2 and (
+            (d[i + 1] == 0x88 and d[i + 2] == 0x92) or (d[i + 1] == 0x80 and d[i + 2] == 0x93)
+        ):  # minus, en dash
+            i, c = i + 2, ch.DASH
+        elif c == ch.AMPERSAND and d[i + 1] | 32 == 109 and d[i + 2] == 105 and d[i + 6] == 59:  # &minus;
+            i, c = i + 6, ch.DASH
+        i += 1
+        if c <= ch.SPACE:
+            continue
+        if c == ch.DASH or c == _PLUS:
+            signed |= size == 0
+            compound |= size > 0
+        elif c == ch.SLASH:
+            compound = True
+        elif 48 <= c <= 57:
+            digits += 1
+        elif not is_letter(c):
+            return 0, False, False
+        size += 1
+        last = c
+    return 0, False, False
 
 
 @kernel

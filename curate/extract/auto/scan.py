@@ -206,6 +206,8 @@ def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key
     elif b.elements[s[st.CURRENT], t.ELEMENT_PRE] != 0:
         follows = key == markup.KEY_CODE and name > 7 and d[name - 7] == ch.SLASH and d[name - 8] == ch.LESS
         bl.start_line(key, follows and d[name - 6] | 32 == 99 and s[st.CODE] == 0, b)
+    if key == markup.KEY_SUP and s[st.MUTE] == st.UNMUTED:
+        end = bl.start_power(d, min(end + 1, n), n, b) - 1
     s[st.TAGS] += 1
     if kind == t.KIND_LINK:
         if s[st.LINK_END] == s[st.OUT] and s[st.ATTR_HREF] > 0 and not _same_link(d, b):
@@ -314,6 +316,8 @@ def _end_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
         return behind
     if s[st.LINE_DEPTH] > 0:
         bl.end_line(key, b)
+    if key == markup.KEY_SUP:
+        bl.end_power(b)
     if kind == t.KIND_LINK:
         s[st.LINK] = 0
         s[st.LINK_END] = s[st.OUT] if s[st.CHARS] > 0 else -1
