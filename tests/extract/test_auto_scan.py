@@ -158,6 +158,24 @@ def test_white_space_of_code(markup, blocks):
     assert texts(markup) == blocks
 
 
+XHTML = "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.1//EN' ''><html xmlns='http://www.w3.org/1999/xhtml'>"
+
+
+@pytest.mark.parametrize("start", ["<?xml version='1.0'?><html>", XHTML], ids=["declaration", "namespace"])
+@pytest.mark.parametrize("empty", ["title", "script", "style", "textarea", "iframe", "noframes", "object", "select"])
+def test_empty_elements_of_xml(start, empty):
+    assert texts(f"{start}<{empty}/>a<p>b<{empty} src='x' />c<p>d</{empty}>") == ["a", "bc", "d"]
+    assert texts(f"{start}<p>b<{empty} src=x/>c</{empty}><p>d")[-1] == "d"  # the slash is the value's
+
+
+@pytest.mark.parametrize("empty", ["script", "style", "textarea", "iframe", "noframes"])
+def test_empty_elements_of_html(empty):
+    assert texts(f"<p>b<{empty}/>c</{empty}>d") == ["bd"]
+    assert texts(f"<p>b<{empty}/>c<{empty} src='x'/>d<p>e") == ["bcd", "e"]  # would have no end
+    assert texts(f"<p>b<{empty}>c<p>d") == ["b"]
+    assert texts(f"<svg><b xmlns='http://www.w3.org/1999/xhtml'></svg><p>b<{empty}/>c</{empty}>d") == ["bd"]
+
+
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
@@ -498,6 +516,7 @@ def test_every_named_reference():
         "<img class=latex alt='" + "x" * 200_000 + "'>",
         "<br>" * 200_000 + "x",
         "2<sup>" * 60_000,
+        "<script/>" * 60_000,
         "</a" * 100_000,
     ],
     ids=lambda markup: f"{markup[:24]}...",

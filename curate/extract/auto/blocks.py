@@ -93,6 +93,8 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
             s[st.ATTR_TYPE], s[st.ATTR_TYPE_END] = start, end
         elif key == markup.KEY_START or key == markup.KEY_VALUE:
             s[st.ATTR_NUMBER] = markup.read_number(d, start, end)
+        elif key == markup.KEY_XMLNS:
+            s[st.ATTR_XHTML] = int(end - start == 28 and d[end - 5] | 32 == 120)  # http://www.w3.org/1999/xhtml
         elif key == markup.KEY_DISPLAY:
             s[st.ATTR_DISPLAY] = int(end > start and d[start] | 32 == 98)  # block
         elif first >= 0:

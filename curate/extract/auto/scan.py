@@ -25,6 +25,8 @@ from curate.extract.auto import tags as t
 from curate.extract.auto.kernel import cached_kernel, inlined_kernel, kernel, source_stamp
 from curate.extract.auto.state import Bytes, Flags, Int64s, Uint16s
 
+_RAW_SLOTS = 23  # the keys of the raw elements leave a different remainder each
+
 
 @kernel
 def _is_custom(d: Bytes, name: int, end: int, b: st.Buffers) -> bool:
@@ -49,16 +51,36 @@ def _put_gap(b: st.Buffers) -> None:
 
 
 @kernel
+def _closes_itself(d: Bytes, tag_end: int, name_end: int) -> bool:
+    """Say whether the tag that ends at tag_end ends in a slash that is not the end of an unquoted value."""
+    before = d[tag_end - 2]
+    return bool(
+        d[tag_end - 1] == ch.SLASH
+        and (tag_end - 1 == name_end or before <= ch.SPACE or before == ch.QUOTE or before == ch.APOSTROPHE)
+    )
+
+
+@kernel
 def _read_raw(d: Bytes, i: int, name_end: int, n: int, kind: int, tag: int, key: int, b: st.Buffers) -> int:
     """Read the element at i whose content is no markup: skip it, or show it, or take the TeX out of it."""
     s = b.state
     first = s[st.NUM_CLASSES]
-    start = min(bl.read_attributes(d, name_end, n, first, b) + 1, n)
+    tag_end = bl.read_attributes(d, name_end, n, first, b)
+    start = min(tag_end + 1, n)
+    self_closed = _closes_itself(d, tag_end, name_end)
+    unclosed = 1 << (key % _RAW_SLOTS)
+    if self_closed and (s[st.IS_XML] | s[st.IS_XHTML] or s[st.UNCLOSED] & unclosed):
+        s[st.NUM_CLASSES] = first
+        return start
     if key == markup.KEY_SCRIPT:
         end = markup.find_script_end(d, start, n, i + 1, name_end)
     else:
         end = markup.find_end_tag(d, start, n, i + 1, name_end)
     s[st.WORK] += end - start
+    if self_closed and end >= n:  # the standard takes the rest of the page for its content; that helps nobody
+        s[st.UNCLOSED] |= unclosed
+        s[st.NUM_CLASSES] = first
+        return start
     behind = min(markup.skip_attributes(d, end + 2 + name_end - i - 1, n) + 1, n)
     second_title = tag == t.TITLE and s[st.TITLE_SEEN]
     s[st.TITLE_SEEN] |= int(tag == t.TITLE)
@@ -190,6 +212,8 @@ def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key
         end = bl.read_attributes(d, name_end, n, -1, b)
     else:
         s[st.ATTR_FLAGS :] = 0
+    if key == markup.KEY_HTML and s[st.ATTR_XHTML]:
+        s[st.IS_XHTML] = 1
     if s[st.MUTE] != st.UNMUTED:
         return min(end + 1, n)
     css = s[st.ATTR_CLASS]
@@ -277,7 +301,7 @@ def _start_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
     elif s[st.MUTE] == st.UNMUTED and kind != t.KIND_VOID:
         if kind == t.KIND_RUBY:
             bl.mute(st.MUTE_RUBY, key, s[st.LEVEL], b)
-        elif not (key == markup.KEY_SVG and d[end - 1] == ch.SLASH):
+        elif d[end - 1] != ch.SLASH or not (key == markup.KEY_SVG or s[st.IS_XML] | s[st.IS_XHTML]):
             if key != markup.KEY_ANNOTATION:
                 _put_gap(b)
             why = st.MUTE_TEMPLATE if kind == t.KIND_TEMPLATE else st.MUTE_DROPPED
@@ -459,6 +483,7 @@ class Page:
         text: The text of all blocks, UTF-8, references decoded.
         source: The page as it was scanned, UTF-8.
         work: Bytes looked at beyond the first time, plus elements closed; at most three times the bytes of the page.
+            (Once more for each kind of raw element that closes itself and has no end tag.)
     """
 
     elements: Int64s
