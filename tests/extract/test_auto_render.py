@@ -72,6 +72,41 @@ def test_forms(html, plain, markdown):
     assert text_of(html, markdown=True) == markdown
 
 
+@pytest.mark.parametrize(
+    ("rows", "cells"),
+    [
+        ("<tr><td rowspan=2>Rome<td>1<td>2<tr><td>3<td>4<tr><td>Bari<td>5<td>6", ["Rome|1|2", "|3|4", "Bari|5|6"]),
+        (
+            "<thead><tr><th rowspan=2>City<th colspan=2>People<th rowspan=2>Area<tr><th>2010<th>2020<tbody><tr><td>Rome<td>1<td>2<td>3",
+            ["City|People||Area", "|2010|2020|", "Rome|1|2|3"],
+        ),
+        ("<tr><td>a<td rowspan=2>b<td>c<tr><td>d<td>e", ["a|b|c", "d||e"]),
+        ("<tr><td rowspan=3>a<td>b<tr><td rowspan=2>c<tr><td>d", ["a|b|", "|c|", "||d"]),
+        (
+            "<tr><td rowspan=0>a<td>b<tr><td>c<tr><td>d<tbody><tr><td>e",
+            ["a|b", "|c", "|d", "e|"],
+        ),  # to the end of its part
+        ("<tr><td rowspan=2 colspan=2>a<td>b<tr><td>c", ["a||b", "||c"]),
+        ("<tr><td rowspan=2>a<table><tr><td>x<td>y</table><td>b<tr><td>c", None),
+        ("<tr><td rowspan=1>a<td colspan=2>b<tr><td>c<td>d", ["a|b", "c|d"]),  # as without
+        ("<tr><td rowspan=x>a<td>b<tr><td>c<td>d", ["a|b", "c|d"]),
+    ],
+)
+def test_cells_below_a_cell_of_several_rows_keep_their_columns(rows, cells):
+    text = text_of(f"<table>{rows}</table>", markdown=True)
+    if cells is None:
+        assert text.endswith("|  | c |")
+        return
+    lines = text.split("\n")
+    del lines[1]
+    assert ["|".join(cell.strip() for cell in line[1:-1].split("|")) for line in lines] == cells
+
+
+def test_wide_and_long_cells_cost_no_more_than_others():
+    html = "<table>" + "<tr><td rowspan=999999 colspan=999999>a<td rowspan=0>b" * 20_000
+    assert text_of(html, markdown=True).count("a") == 20_000
+
+
 def test_tables_and_lists_of_a_layout_are_paragraphs():
     post = f"<p>{SENTENCE * 4}<p>{SENTENCE * 4}"
     assert text_of(f"<table><tr><td>name<td>{post}</table>").split("\n\n") == ["name", *[(SENTENCE * 4).strip()] * 2]

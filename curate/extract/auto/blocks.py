@@ -93,6 +93,11 @@ def read_attributes(d: Bytes, i: int, n: int, first: int, b: st.Buffers) -> int:
             s[st.ATTR_TYPE], s[st.ATTR_TYPE_END] = start, end
         elif key == markup.KEY_START or key == markup.KEY_VALUE:
             s[st.ATTR_NUMBER] = markup.read_number(d, start, end)
+        elif key == markup.KEY_ROWSPAN:
+            rows = markup.read_number(d, start, end)
+            s[st.ATTR_ROWS] = -1 if rows == 0 else rows if rows > 1 else 0
+        elif key == markup.KEY_COLSPAN:
+            s[st.ATTR_COLUMNS] = max(markup.read_number(d, start, end), 0)
         elif key == markup.KEY_XMLNS:
             s[st.ATTR_XHTML] = int(end - start == 28 and d[end - 5] | 32 == 120)  # http://www.w3.org/1999/xhtml
         elif key == markup.KEY_DISPLAY:
@@ -542,8 +547,9 @@ def push(tag: int, first: int, b: st.Buffers) -> None:
     above, row = elements[parent], elements[e]
     for column in range(t.ELEMENT_KIDS, t.ELEMENT_LIST):
         row[column] = 0
-    for column in range(t.ELEMENT_LIST, t.NUM_ELEMENT_COLUMNS):
+    for column in range(t.ELEMENT_LIST, t.ELEMENT_ROWS):
         row[column] = above[column]
+    row[t.ELEMENT_ROWS] = row[t.ELEMENT_COLUMNS] = 0
     row[t.ELEMENT_PARENT] = parent
     row[t.ELEMENT_TAG] = tag
     row[t.ELEMENT_DEPTH] = place + 1
@@ -569,6 +575,7 @@ def push(tag: int, first: int, b: st.Buffers) -> None:
         row[t.ELEMENT_ROW] = e
     elif tag == t.TD or tag == t.TH:
         row[t.ELEMENT_CELL] = e
+        row[t.ELEMENT_ROWS], row[t.ELEMENT_COLUMNS] = s[st.ATTR_ROWS], s[st.ATTR_COLUMNS]
     elif tag == t.TABLE:
         row[t.ELEMENT_TABLE] = e
         row[t.ELEMENT_ROW] = row[t.ELEMENT_CELL] = 0

@@ -26,8 +26,8 @@ KEY_HREF, KEY_TYPE, KEY_ALT, KEY_ALTTEXT, KEY_START, KEY_VALUE, KEY_DISPLAY = t.
 KEY_SCRIPT, _KEY_MATH, KEY_IMG, KEY_SVG, KEY_SELECT, _KEY_RT, KEY_ANNOTATION, _KEY_INPUT = t.name_keys(
     "script math img svg select rt annotation input"
 )
-KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE, KEY_SUP, KEY_HTML, KEY_XMLNS = t.name_keys(
-    "foreignobject ruby rb rtc span code sup html xmlns"
+KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE, KEY_SUP, KEY_HTML, KEY_XMLNS, KEY_ROWSPAN, KEY_COLSPAN = (
+    t.name_keys("foreignobject ruby rb rtc span code sup html xmlns rowspan colspan")
 )
 # First words of class attributes, as written.
 CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.prefix_keys("MathJax MathJax_Preview mjx-chtml")

@@ -61,6 +61,7 @@ def render(page: Page, keep: npt.NDArray[np.bool_], markdown: bool = False) -> s
     """
     blocks = _kept_blocks(page, keep)
     lists = _Lists(page, blocks)
+    columns = _columns(page) if markdown else {}
     pieces: list[_Piece] = []
     k = 0
     while k < len(blocks):
@@ -73,7 +74,7 @@ def render(page: Page, keep: npt.NDArray[np.bool_], markdown: bool = False) -> s
         elif first.cell and not first.heading:
             while k < len(blocks) and blocks[k].row == first.row and not (blocks[k].pre or blocks[k].heading):
                 k += 1
-            new = _row(page, blocks[begin:k], markdown, lists)
+            new = _row(page, blocks[begin:k], markdown, lists, columns)
         else:
             new = [_piece(page, first, markdown, lists)]
         for piece in new:
@@ -189,7 +190,46 @@ def _code(blocks: list[_Block], markdown: bool) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _row(page: Page, blocks: list[_Block], markdown: bool, lists: _Lists) -> list[_Piece]:
+def _columns(page: Page) -> dict[int, int]:
+    """Return the column of each cell, from 0, in the tables that have cells over several rows.
+
+    Source: the HTML standard, section 4.9.12.1 (forming a table); overlaps are moved to the right.
+    """
+    elements = page.elements
+    spans = elements[:, t.ELEMENT_ROWS] != 0
+    if not spans.any():
+        return {}
+    tables = np.unique(elements[spans, t.ELEMENT_TABLE])
+    wanted = (elements[:, t.ELEMENT_TAG] == t.TR) | (elements[:, t.ELEMENT_TAG] == t.TD)
+    wanted |= elements[:, t.ELEMENT_TAG] == t.TH
+    wanted &= np.isin(elements[:, t.ELEMENT_TABLE], tables)
+    columns: dict[int, int] = {}
+    parts: dict[int, int] = {}  # table: the tbody, thead, tfoot that it is in
+    next_column: dict[int, int] = {}
+    taken: dict[int, dict[int, int]] = {}  # table: column: rows that are taken, this one counted; -1: all
+    for e in np.flatnonzero(wanted).tolist():
+        tag, rows, width, parent, table = elements[
+            e, [t.ELEMENT_TAG, t.ELEMENT_ROWS, t.ELEMENT_COLUMNS, t.ELEMENT_PARENT, t.ELEMENT_TABLE]
+        ].tolist()
+        if tag == t.TR:
+            same_part = parts.get(table) == parent
+            above = taken.get(table, {}) if same_part else {}
+            taken[table] = {at: left - (left > 0) for at, left in above.items() if left != 1}
+            parts[table], next_column[table] = parent, 0
+            continue
+        over = taken.setdefault(table, {})
+        column = next_column.get(table, 0)
+        while column in over:
+            column += 1
+        columns[e] = column
+        behind = column + min(max(width, 1), MAX_COLUMNS)
+        if rows:
+            over.update(dict.fromkeys(range(column, min(behind, MAX_COLUMNS)), rows))
+        next_column[table] = behind
+    return columns
+
+
+def _row(page: Page, blocks: list[_Block], markdown: bool, lists: _Lists, columns: dict[int, int]) -> list[_Piece]:
     """Return a table row as one piece, or what stands in it one by one if the table is a page's layout."""
     cells: dict[int, list[_Block]] = {}
     for block in blocks:
@@ -200,7 +240,7 @@ def _row(page: Page, blocks: list[_Block], markdown: bool, lists: _Lists) -> lis
     texts = {cell: " ".join(" ".join(block.text.split("\n")) for block in inside) for cell, inside in cells.items()}
     if not markdown:
         return [_Piece(" | ".join(texts.values()), _ROW, blocks[0].table)]
-    places = [int(page.elements[cell, t.ELEMENT_KID]) for cell in texts]
+    places = [columns[cell] if cell in columns else int(page.elements[cell, t.ELEMENT_KID]) for cell in texts]
     row = [text.replace("|", "\\|") for text in texts.values()]
     if places[-1] < MAX_COLUMNS and places == sorted(set(places)):
         wide = [""] * (places[-1] + 1)

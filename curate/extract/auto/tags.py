@@ -149,8 +149,10 @@ CLOSES_PARAGRAPH: npt.NDArray[np.bool_] = np.array(
     ELEMENT_PRE,  # nearest pre
     ELEMENT_QUOTES,  # blockquotes around it
     ELEMENT_HEADING,  # level 1 to 6 of the heading around it; 0: none
-) = range(27)
-NUM_ELEMENT_COLUMNS = 27
+    ELEMENT_ROWS,  # of a cell: its rowspan, if it has one that does not say 1; -1: to the end of its part of the table
+    ELEMENT_COLUMNS,  # of a cell: its colspan, if it has one
+) = range(29)
+NUM_ELEMENT_COLUMNS = 29
 
 FLAG_HIDDEN = 1  # by any of the three below
 FLAG_HIDDEN_ATTRIBUTE = 2  # hidden, but not hidden=until-found
