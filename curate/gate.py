@@ -5,6 +5,7 @@ Whom others asked to leave out goes first: by a list of ids or addresses (`remov
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -14,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from curate.optout import Mark, header_marks, page_marks
 from curate.removal import listed_address
 from curate.stage import Settings, Stage
+from curate.text.languages import TWO_LETTERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from curate.removal import RemovalLists
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
+_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+\-]+/[a-z0-9!#$&^_.+\-]+")  # RFC 6838, section 4.2, in lower case
+_LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")  # RFC 5646, by its shape
 
 
 class Listed(Settings):
@@ -92,7 +96,7 @@ class Gate(Stage):
     gate.max_bytes, gate.opt_out.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     remove: Remove = Remove()
     opt_out: tuple[Mark, ...] | Literal["off"] = ("noai", "noml", "tdm")
@@ -100,6 +104,33 @@ class Gate(Stage):
     media_types: tuple[str, ...] | Literal["off"] = HTML_TYPES
     languages: tuple[str, ...] | None = None
     max_bytes: Annotated[int, Field(ge=1)] = 16 << 20
+
+    @field_validator("status")
+    @classmethod
+    def _codes(cls, status: tuple[int, ...] | str) -> tuple[int, ...] | str:
+        for code in status if isinstance(status, tuple) else ():
+            if not 100 <= code <= 599:
+                raise ValueError(f"{code} is no HTTP status: they are 100 to 599, such as 200")
+        return status
+
+    @field_validator("media_types")
+    @classmethod
+    def _types(cls, types: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        for one in types if isinstance(types, tuple) else ():
+            if not _MEDIA_TYPE.fullmatch(one):
+                raise ValueError(
+                    f"{one!r} is no media type: write it in lower case without parameters, such as text/html"
+                )
+        return types
+
+    @field_validator("languages")
+    @classmethod
+    def _tags(cls, languages: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for one in languages or ():
+            tag = _LANGUAGE_TAG.fullmatch(one)
+            if tag is None or (len(tag[1]) == 2 and tag[1].lower() not in TWO_LETTERS):
+                raise ValueError(f"{one!r} is no language tag: write codes of ISO 639, such as en, pt-BR or ast")
+        return languages
 
     def without_lists(self) -> Gate:
         """Return the gate without its lists, which count by their content and not by their paths."""

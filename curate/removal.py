@@ -2,11 +2,12 @@
 
 A line of a list of addresses is one of
 
-- `example.org`: the host and every host below it, on any port. `*.example.org` and `.example.org` say the same.
-  A name without a dot means that one host, never a top-level domain.
+- `example.org`: the host and every host below it, on any port. `*.example.org` and `.example.org` say the same, and so does
+  the address of a site as people write it: `https://example.org`, `https://example.org/`. A name without a dot means that
+  one host, never a top-level domain.
 - `example.org/*`, `https://example.org/news/*`: the pages of this one host whose path begins so, by whole segments;
   `example.org/news/*` covers `/news`, `/news/` and `/news/a`, not `/newsletter`.
-- anything longer, or with a scheme: that one page. `https://example.org` is the home page.
+- anything longer: that one page. `example.org/?` is the home page alone.
 
 Two addresses are one page if they agree in this canonical form: without scheme, user, fragment, the ports 80 and 443 and
 an empty query; host in lower case and in its ASCII form, without a dot at its end; `.` and `..` in the path resolved;
@@ -134,7 +135,7 @@ def listed_address(line: str) -> str:
         if address.path.count("/") > MAX_SEGMENTS:
             raise ValueError(f"a prefix has at most {MAX_SEGMENTS} segments")
         return f"below {address.place}{address.path}"
-    if "://" in text or "/" in text or "?" in text:
+    if address.path or "?" in text.partition("#")[0]:
         return f"page {address.place}{address.path}{address.query}"
     return f"domain {address.place}"
 

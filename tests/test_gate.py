@@ -85,7 +85,16 @@ COVERED = [
     ("https://example.org/news/*", "http://example.org/news/2024/a.html?x", True),
     ("https://example.org/news/*", "http://example.org/newsletter", False),
     ("https://example.org", "https://example.org/", True),
-    ("https://example.org", "https://example.org/a", False),
+    ("https://example.org", "https://example.org/a", True),  # who asks to be left out writes the site's address
+    ("http://example.org/", "https://www.example.org/a?b", True),
+    ("example.org/", "https://example.org/a", True),
+    ("https://example.org/#top", "https://example.org/a", True),
+    ("https://example.org:8080/", "https://example.org:8080/a", True),
+    ("https://example.org:8080/", "https://example.org/a", False),
+    ("https://example.org/", "https://notexample.org/a", False),
+    ("https://example.org/?", "https://example.org", True),  # the front page alone
+    ("https://example.org/?", "https://example.org/a", False),
+    ("https://example.org/?a", "https://example.org/", False),
     ("example.org/a", "https://example.org/a/", True),
     ("example.org/a", "https://example.org/a?b", False),
     ("example.org/a?b", "https://example.org/a?b#c", True),
@@ -246,6 +255,17 @@ def test_opting_out_is_honoured_by_default_and_can_be_set() -> None:
     assert [row is not None for row in Gate(opt_out=("noindex",)).check(batch, ids)] == [False, True, False, False]
 
 
+def test_tags_types_and_codes_that_may_stand() -> None:
+    gate = Gate(
+        status=(100, 599),
+        media_types=("application/ld+json", "text/x-c"),
+        languages=("pt", "pt-BR", "zh_Hant", "por", "und"),
+    )
+    assert Gate(status="off", media_types="off").languages is None
+    batch = raw(status=[599], media_type=["text/x-c"], language=["PT_br"], text=["x"])
+    assert list(gate.check(batch, ["a"])) == [None]
+
+
 # -- in a run ----------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +386,15 @@ def test_a_list_that_cannot_be_trusted_stops_the_run(project: Path, content: byt
         ("sources.web.gate.remove.urls=['a b']", "it is no host, address or prefix"),
         ("sources.web.gate.opt_out=[noia]", "must be"),
         ("sources.web.gate.remove.url=[a.test]", "did you mean 'urls'"),
+        (
+            "sources.web.gate.languages=[english]",
+            r"gate\.languages: 'english' is no language tag: .* such as en, pt-BR",
+        ),
+        ("sources.web.gate.languages=[en, xx]", r"'xx' is no language tag"),
+        ("sources.web.gate.status=[200, 999]", r"gate\.status: 999 is no HTTP status: they are 100 to 599"),
+        ("sources.web.gate.status=[99]", "99 is no HTTP status"),
+        ("sources.web.gate.media_types=[html]", r"gate\.media_types: 'html' is no media type: .* such as text/html"),
+        ("sources.web.gate.media_types=[Text/HTML]", "write it in lower case"),
     ],
 )
 def test_what_cannot_work_is_refused(project: Path, set_: str, told: str) -> None:
