@@ -262,6 +262,7 @@ def list_inputs(paths: Sequence[str], base: Path, cache: Cache | None) -> list[I
                 real = member.resolve()
                 if real not in seen and real.is_file():
                     seen.add(real)
+                    _refuse_undecodable(member)
                     digest = cache.digest(member) if cache is not None else ""
                     name = member.relative_to(prefix).as_posix()
                     found.append(InputFile(str(member), pattern, name, member.stat().st_size, digest))
@@ -270,6 +271,19 @@ def list_inputs(paths: Sequence[str], base: Path, cache: Cache | None) -> list[I
             raise InputError(path, "every file that matches is matched by a path before this one.", remedy)
         files.extend(found)
     return files
+
+
+def _refuse_undecodable(file: Path) -> None:
+    """Raise InputError for a name that is no UTF-8: the path is part of every document id, and a stand-in could meet another's."""
+    try:
+        str(file).encode("utf-8")
+    except UnicodeEncodeError as error:
+        folder, name = (os.fsencode(part).decode("utf-8", "backslashreplace") for part in (file.parent, file.name))
+        problem = (
+            f"the file name '{name}' is not UTF-8" if folder == str(file.parent) else "this folder's name is not UTF-8"
+        )
+        remedy = "Rename it, or name narrower paths: names are part of the documents' ids."
+        raise InputError(folder, f"{problem}.", remedy) from error
 
 
 def _remote(path: str, pattern: int | None) -> list[InputFile]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.server
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -42,6 +43,23 @@ def test_odd_names_are_literal(tmp_path: Path, odd: str) -> None:
     make(tmp_path, f"{odd}/one.jsonl", "qxname/other.jsonl", "starXname/other.jsonl", "my d v1/other.jsonl")
     assert names([odd], tmp_path) == ["one.jsonl"]
     assert names([f"{odd}/one.jsonl"], tmp_path) == ["one.jsonl"]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems hold no such name")
+def test_a_name_that_is_no_utf_8_is_refused(tmp_path: Path, cache: Cache) -> None:
+    make(tmp_path, "d/good.txt")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/d/caf\xe9\xff.txt")).write_text("x")
+    for store in (None, cache):
+        with pytest.raises(InputError, match=r"the file name 'caf\\xe9\\xff\.txt' is not UTF-8\. Rename it") as error:
+            list_inputs(["d"], tmp_path, store)
+        assert error.value.file == f"{tmp_path}/d"
+        str(error.value).encode("utf-8")  # it can be printed
+    assert names(["d/g*"], tmp_path) == ["good.txt"]
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/e/\xff"))
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("x")
+    with pytest.raises(InputError, match=r"/e/\\xff: this folder's name is not UTF-8"):
+        list_inputs(["e/**"], tmp_path, None)
 
 
 def test_patterns(tmp_path: Path) -> None:
