@@ -158,6 +158,14 @@ def test_white_space_of_code(markup, blocks):
     assert texts(markup) == blocks
 
 
+def test_mathml_without_tex():
+    power, ratio = "<msup><mi>x</mi> <mn>2</mn></msup>", "<mfrac>\n<mi>a</mi>\n<mn>10</mn>\n</mfrac>"
+    assert texts(f"<math>{power}<mo>+</mo>{ratio}</math>") == ["x^2+ a/10"]
+    assert texts("<math><msqrt><mi>x</mi></msqrt></math>") == ["√x"]
+    assert texts("<math><msup><mi>x</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></msup></math>") == ["xn+1"]
+    assert texts(f"<math><semantics>{power}{TEX}</semantics></math>") == ["$v=\\sqrt{2gh}$"]
+
+
 XHTML = "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.1//EN' ''><html xmlns='http://www.w3.org/1999/xhtml'>"
 
 
@@ -516,6 +524,8 @@ def test_every_named_reference():
         "<img class=latex alt='" + "x" * 200_000 + "'>",
         "<br>" * 200_000 + "x",
         "2<sup>" * 60_000,
+        "<msup><mi>" * 60_000,
+        "<msqrt>" * 60_000,
         "<script/>" * 60_000,
         "</a" * 100_000,
     ],

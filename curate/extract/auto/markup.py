@@ -29,6 +29,7 @@ KEY_SCRIPT, _KEY_MATH, KEY_IMG, KEY_SVG, KEY_SELECT, _KEY_RT, KEY_ANNOTATION, _K
 KEY_FOREIGN, KEY_RUBY, KEY_RB, KEY_RTC, KEY_SPAN, KEY_CODE, KEY_SUP, KEY_HTML, KEY_XMLNS, KEY_ROWSPAN, KEY_COLSPAN = (
     t.name_keys("foreignobject ruby rb rtc span code sup html xmlns rowspan colspan")
 )
+KEY_MFRAC, KEY_MSUP, KEY_MSQRT, KEY_MI, KEY_MN = t.name_keys("mfrac msup msqrt mi mn")
 # First words of class attributes, as written.
 CLASS_MATHJAX, CLASS_MATHJAX_PART, CLASS_MJX = t.prefix_keys("MathJax MathJax_Preview mjx-chtml")
 CLASS_TEX, CLASS_LATEX, CLASS_MATH, CLASS_WIKI_MATH = t.prefix_keys("tex latex math mwe-math-f")
@@ -289,6 +290,23 @@ def read_power(d: Bytes, i: int, n: int) -> tuple[int, bool, bool]:
         size += 1
         last = c
     return 0, False, False
+
+
+@kernel
+def holds_two_names(d: Bytes, i: int, n: int) -> bool:
+    """Say whether the MathML at i begins with two names or numbers: as parts of a fraction they need no brackets."""
+    for part in range(2):
+        while i < n and d[i] <= ch.SPACE:
+            i += 1
+        if d[i] != ch.LESS:
+            return False
+        key, j = read_name(d, i + 1)
+        if key != KEY_MI and key != KEY_MN:
+            return False
+        if part == 0:
+            i = find(d, j, min(j + _MAX_POWER, n), ch.LESS)  # its own end
+            i = find(d, i, min(i + _MAX_POWER, n), ch.GREATER) + 1
+    return True
 
 
 @kernel

@@ -232,6 +232,11 @@ def _start_inline_tag(d: Bytes, name: int, name_end: int, n: int, kind: int, key
         bl.start_line(key, follows and d[name - 6] | 32 == 99 and s[st.CODE] == 0, b)
     if key == markup.KEY_SUP and s[st.MUTE] == st.UNMUTED:
         end = bl.start_power(d, min(end + 1, n), n, b) - 1
+    elif key == markup.KEY_MSQRT and s[st.MUTE] == st.UNMUTED:
+        bl.put_sign(0x221A, b)
+    elif key == markup.KEY_MFRAC or key == markup.KEY_MSUP:
+        sign = ch.SLASH if key == markup.KEY_MFRAC else ch.CARET
+        s[st.MATH_SIGN] = sign if markup.holds_two_names(d, min(end + 1, n), n) else 0
     s[st.TAGS] += 1
     if kind == t.KIND_LINK:
         if s[st.LINK_END] == s[st.OUT] and s[st.ATTR_HREF] > 0 and not _same_link(d, b):
@@ -342,6 +347,11 @@ def _end_tag(d: Bytes, i: int, n: int, b: st.Buffers) -> int:
         bl.end_line(key, b)
     if key == markup.KEY_SUP:
         bl.end_power(b)
+    elif s[st.MATH_SIGN] != 0 and (key == markup.KEY_MI or key == markup.KEY_MN):
+        bl.put_sign(s[st.MATH_SIGN], b)
+        s[st.MATH_SIGN] = 0
+        while behind < n and d[behind] <= ch.SPACE:
+            behind += 1
     if kind == t.KIND_LINK:
         s[st.LINK] = 0
         s[st.LINK_END] = s[st.OUT] if s[st.CHARS] > 0 else -1
