@@ -30,7 +30,7 @@ class Auto(HtmlExtractor):
         json_text: Whether text inside scripts (articleBody, preloaded state) is read where the markup holds next to none.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     libraries: ClassVar[tuple[str, ...]] = ("charset-normalizer", "numba", "numpy", "resiliparse")
 
     mode: Literal["default", "precision", "recall"] = "default"
