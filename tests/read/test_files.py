@@ -20,7 +20,11 @@ def test_a_source_file():
     source = "# SPDX-License-Identifier: MIT OR Apache-2.0\r\nprint('ação')\r\n"
     row = read_file(source.encode(), "src/tool.py")
     assert row["text"] == source
-    assert json.loads(row["metadata"]) == {"programming_language": "Python", "license": "MIT OR Apache-2.0", "license_source": "spdx"}
+    assert json.loads(row["metadata"]) == {
+        "programming_language": "Python",
+        "license": "MIT OR Apache-2.0",
+        "license_source": "spdx",
+    }
     assert (row["language"], row["offset"], row["media_type"]) == (None, 0, "text/plain")
 
 
