@@ -60,6 +60,7 @@ CORE = (
     "curate.errors",
     "curate.document",
     "curate.stage",
+    "curate.compiled",
     "curate.words",
     "curate.tokens",
     "curate.tokens.shard",
@@ -72,7 +73,7 @@ BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
 # A module that stands in no room fails the test: say here where it belongs, and what it may know.
 ROOMS = (
     Room("core", CORE, ordered=True),  # what everything else speaks
-    Room("text", ("curate.text.*",), sees=("curate.errors", "curate.words")),  # pure functions on str
+    Room("text", ("curate.text.*",), sees=("curate.errors", "curate.compiled", "curate.words")),  # pure functions on str
     # families know core and text, never each other
     Room("read", ("curate.read.*",), sees=("core", "text")),
     Room("extract", ("curate.extract.*",), sees=("core", "text")),

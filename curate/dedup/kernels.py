@@ -6,28 +6,16 @@ make numba compute in floating point, so every constant that meets an unsigned v
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from curate.compiled import compiled
 
 Uint64s = npt.NDArray[np.uint64]
 Uint32s = npt.NDArray[np.uint32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _compiled(function: _F) -> _F:
-    try:
-        return cast(_F, numba.njit(cache=True)(function))
-    except RuntimeError:  # no folder to cache machine code in: compile in each process
-        return cast(_F, numba.njit(function))
-
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -48,7 +36,7 @@ def split_mix(seed: int, count: int) -> list[int]:
     return values
 
 
-@_compiled
+@compiled
 def _mix(value: np.uint64) -> np.uint64:
     """Return the 64-bit finaliser of SplitMix64: a bijection all of whose bits depend on all."""
     z = (value ^ (value >> _S30)) * _MIX_1
@@ -56,7 +44,7 @@ def _mix(value: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-@_compiled
+@compiled
 def hash_shingles(words: Uint64s, start: int, stop: int, multipliers: Uint64s, out: Uint64s) -> int:
     """Write the hashes of the shingles of words[start:stop] to `out`; return how many.
 
@@ -78,7 +66,7 @@ def hash_shingles(words: Uint64s, start: int, stop: int, multipliers: Uint64s, o
     return count
 
 
-@_compiled
+@compiled
 def sign(
     words: Uint64s,
     offsets: Int64s,
@@ -117,7 +105,7 @@ def sign(
             out[document, p] = lowest
 
 
-@_compiled
+@compiled
 def band_keys(signatures: Uint32s, rows: int, out: Uint64s) -> None:
     """Write one 64-bit key for each band, shape (documents, bands): a chain of mixes that begins with the band's number."""
     for document in range(len(signatures)):
@@ -128,7 +116,7 @@ def band_keys(signatures: Uint32s, rows: int, out: Uint64s) -> None:
             out[document, band] = key
 
 
-@_compiled
+@compiled
 def _find(parent: Int64s, item: np.int64) -> np.int64:
     while parent[item] != item:
         parent[item] = parent[parent[item]]  # path halving
@@ -136,7 +124,7 @@ def _find(parent: Int64s, item: np.int64) -> np.int64:
     return item
 
 
-@_compiled
+@compiled
 def union_equal_keys(parent: Int64s, keys: Uint64s, documents: Int64s, state: Uint64s) -> None:
     """Join neighbouring documents with equal keys; the smaller root wins, so that a root is its set's smallest document.
 
@@ -159,7 +147,7 @@ def union_equal_keys(parent: Int64s, keys: Uint64s, documents: Int64s, state: Ui
         state[2] = np.uint64(documents[i])
 
 
-@_compiled
+@compiled
 def flatten(parent: Int64s, first: Int64s, shared: Bytes) -> None:
     """Point every document at its root, exact copies through their first; mark roots that have company."""
     for document in range(len(parent)):
@@ -170,7 +158,7 @@ def flatten(parent: Int64s, first: Int64s, shared: Bytes) -> None:
             shared[parent[document]] = 1
 
 
-@_compiled
+@compiled
 def fill_buckets(
     keys: Uint64s,
     slots: Int64s,
@@ -211,7 +199,7 @@ def fill_buckets(
         last_key[0] = keys[i]
 
 
-@_compiled
+@compiled
 def jaccard_at_least(values: Uint64s, a: int, a_end: int, b: int, b_end: int, threshold: float) -> float:
     """Return |A ∩ B| / |A ∪ B| of two sorted runs without repeats, or -1 if it is below `threshold`."""
     total = (a_end - a) + (b_end - b)
@@ -238,7 +226,7 @@ def jaccard_at_least(values: Uint64s, a: int, a_end: int, b: int, b_end: int, th
     return similarity if similarity >= threshold else -1.0
 
 
-@_compiled
+@compiled
 def assign(
     order: Int64s,
     heads: Int64s,
@@ -337,7 +325,7 @@ def assign(
     return num_compared
 
 
-@_compiled
+@compiled
 def near_copies(
     targets: Int64s,
     heads: Int64s,
@@ -402,7 +390,7 @@ def near_copies(
                     similarities[other] = similarity
 
 
-@_compiled
+@compiled
 def count_clusters(representatives: Int64s, firsts: Int64s, sizes: Int64s) -> None:
     """Write by representative: the first row of its cluster + 1, and the number of rows; zeros on entry."""
     for row in range(len(representatives)):
@@ -412,7 +400,7 @@ def count_clusters(representatives: Int64s, firsts: Int64s, sizes: Int64s) -> No
         sizes[representative] += 1
 
 
-@_compiled
+@compiled
 def draw(num_bytes: Int64s, state: Int64s, want_bytes: int, want_documents: int, cap: int, taken: Bytes) -> bool:
     """Take documents in order until both wants are met, passing over those that would exceed the cap.
 
@@ -437,7 +425,7 @@ def draw(num_bytes: Int64s, state: Int64s, want_bytes: int, want_documents: int,
     return bool(state[0] >= want_bytes and state[1] >= want_documents)
 
 
-@_compiled
+@compiled
 def count_key_clusters(records: Uint64s, state: Uint64s, out: Uint64s) -> int:
     """Count the distinct clusters of each key in a stream of records sorted by (key, cluster, place).
 

@@ -6,25 +6,13 @@ single records (`curate.read.warc_records`) understands in the same way. Integer
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from curate.compiled import compiled
+
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _compiled(function: _F) -> _F:
-    try:
-        return cast(_F, numba.njit(cache=True)(function))
-    except RuntimeError:  # no folder to cache machine code in: compile in each process
-        return cast(_F, numba.njit(function))
-
 
 # Fields, in the order of their spans: those of the WARC header, then those of the HTTP header.
 FIELDS = (
@@ -71,7 +59,7 @@ _NAME_SIZES = np.array([len(name) for name in FIELDS], np.int64)
 _LF, _CR, _TAB, _SPACE, _COLON = 10, 13, 9, 32, 58
 
 
-@_compiled
+@compiled
 def _is_word(data: Bytes, start: int, word: Bytes, size: int) -> bool:
     """Whether `size` bytes at `start` are a word, in any case."""
     for place in range(size):
@@ -83,7 +71,7 @@ def _is_word(data: Bytes, start: int, word: Bytes, size: int) -> bool:
     return True
 
 
-@_compiled
+@compiled
 def _parse_fields(data: Bytes, start: int, stop: int, first: int, last: int, spans: Int64s) -> tuple[int, bool, bool]:
     """Find the values of the fields [first, last) in a header.
 
@@ -143,7 +131,7 @@ def _parse_fields(data: Bytes, start: int, stop: int, first: int, last: int, spa
     return -1, plain, ordered
 
 
-@_compiled
+@compiled
 def _strip(data: Bytes, span: Int64s) -> None:
     """Take blanks and angle brackets off both ends, as around URLs and record ids."""
     while span[0] < span[1] and (data[span[0]] == 60 or data[span[0]] == 62 or data[span[0]] == _SPACE):
@@ -152,7 +140,7 @@ def _strip(data: Bytes, span: Int64s) -> None:
         span[1] -= 1
 
 
-@_compiled
+@compiled
 def _number(data: Bytes, start: int, end: int) -> int:
     """Return what decimal digits say, or -1."""
     if end <= start or end - start > 18:
@@ -165,7 +153,7 @@ def _number(data: Bytes, start: int, end: int) -> int:
     return int(value)
 
 
-@_compiled
+@compiled
 def _status(data: Bytes, start: int, stop: int) -> tuple[int, int]:
     """Return the status of a response and where its header fields begin, or (-1, 0) if it has no usual status line."""
     place = start
@@ -191,7 +179,7 @@ def _status(data: Bytes, start: int, stop: int) -> tuple[int, int]:
     return (status, place + 1) if place < stop else (-1, 0)
 
 
-@_compiled
+@compiled
 def _is_other(data: Bytes, start: int) -> bool:
     """Whether a record does not begin with the line `WARC/1.0` or `WARC/1.1`."""
     for place, byte in enumerate((87, 65, 82, 67, 47, 49, 46)):
@@ -201,7 +189,7 @@ def _is_other(data: Bytes, start: int) -> bool:
     return bool((minor != 48 and minor != 49) or data[start + 8] != _CR or data[start + 9] != _LF)
 
 
-@_compiled
+@compiled
 def _kind_of(data: Bytes, start: int, end: int) -> int:
     for kind in range(len(_KINDS)):
         size = end - start
@@ -210,7 +198,7 @@ def _kind_of(data: Bytes, start: int, end: int) -> int:
     return -1
 
 
-@_compiled
+@compiled
 def parse_records(
     data: Bytes,
     starts: Int64s,
@@ -277,7 +265,7 @@ def parse_records(
         forms[row] = RESPONSE
 
 
-@_compiled
+@compiled
 def gather(data: Bytes, starts: Int64s, ends: Int64s, out: Bytes) -> None:
     """Copy spans of bytes one behind another."""
     place = 0
@@ -287,7 +275,7 @@ def gather(data: Bytes, starts: Int64s, ends: Int64s, out: Bytes) -> None:
             place += 1
 
 
-@_compiled
+@compiled
 def write_objects(
     data: Bytes, spans: Int64s, fields: Int64s, keys: Bytes, key_sizes: Int64s, offsets: Int64s, out: Bytes
 ) -> None:

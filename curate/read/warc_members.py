@@ -9,6 +9,7 @@ rows for what is taken here.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
@@ -30,7 +31,7 @@ MAX_STORED_BYTES = 8 << 20  # of a member
 CONTENT_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength:[ \t]*([0-9]{1,18})[ \t]*(?=\r\n)")
 
 
-class Quick:
+class Quick(ABC):
     """Takes records of a file, as long as nothing is unusual about them."""
 
     def __init__(self, file: IO[bytes], stop: int | None, manner: Manner) -> None:
@@ -95,9 +96,9 @@ class Quick:
             records.add(offset, plain)
         return bool(records.offsets)
 
+    @abstractmethod
     def _take(self) -> bytes | memoryview | None:
         """Return the next record with the line ends behind it, and pass over it; None if it is unusual."""
-        raise NotImplementedError
 
     def _more(self) -> bool:
         data = self._file.read(FEED_BYTES)

@@ -7,13 +7,10 @@ ftfy would see mojibake. Compiled; no fast-math, no parallel loops, the same ans
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from curate.compiled import compiled
 from curate.text import badness
 from curate.text.badness import CLASS_UNIT, COMPOSES_BACK, COMPOSES_ON, CONTROL, NEVER_NFC, Tables
 
@@ -25,16 +22,6 @@ HAS_CONTROL = 1  # of a text: a control character, or a line end that is no line
 HAS_LINE = 2  # of a text: a line that is suspect
 BAD, NOT_NFC = 1, 2  # of a line: ftfy sees mojibake; it may be not in NFC
 LONGEST_LINE = 1_000_000  # ftfy cuts longer ones (its max_decode_length): such a line is for it to judge
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _compiled(function: _F) -> _F:
-    try:
-        return cast(_F, numba.njit(cache=True)(function))
-    except RuntimeError:  # no folder to cache machine code in: compile in each process
-        return cast(_F, numba.njit(function))
-
 
 _HIGH = np.uint64(0x8080808080808080)
 _TO_HIGH_ABOVE_ZERO = np.uint64(0x7F7F7F7F7F7F7F7F)  # added to bytes below 0x80: the high bit says that one is not 0
@@ -80,14 +67,14 @@ def _words(data: Bytes) -> Uint64s:
     return (whole if whole.ctypes.data % 8 == 0 else whole.copy()).view(np.uint64)
 
 
-@_compiled
+@compiled
 def _scan_all(data: Bytes, words: Uint64s, offsets: Int64s, out: Bytes, made: Tables) -> None:
     nothing = np.empty((0, 3), np.int64)
     for text in range(len(out)):
         out[text], _ = _scan(data, words, offsets[text], offsets[text + 1], nothing, made)
 
 
-@_compiled
+@compiled
 def _skip_ascii(data: Bytes, words: Uint64s, i: int, stop: int, line: int) -> tuple[int, int]:
     """Return the first place at or after `i` with a byte outside ASCII or a control character, and where its line begins.
 
@@ -126,7 +113,7 @@ def _skip_ascii(data: Bytes, words: Uint64s, i: int, stop: int, line: int) -> tu
     return i, line
 
 
-@_compiled
+@compiled
 def _decode(data: Bytes, i: int, stop: int) -> tuple[np.int64, int]:
     """Return the code point at `i` and the bytes it takes; U+FFFD for what is no UTF-8, so that nothing is missed."""
     byte = np.int64(data[i])
@@ -147,7 +134,7 @@ def _decode(data: Bytes, i: int, stop: int) -> tuple[np.int64, int]:
     return (code, 4) if code < 0x110000 else (_REPLACEMENT, 1)
 
 
-@_compiled
+@compiled
 def _scan(
     data: Bytes,
     words: Uint64s,

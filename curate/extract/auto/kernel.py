@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from curate.compiled import compiled
+
 _compile: Any = numba.njit  # its types do not know `_nrt`
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -43,10 +45,7 @@ def array_kernel(function: _F) -> _F:
 
 def cached_array_kernel(function: _F) -> _F:
     """Compile a kernel that makes arrays and that Python calls. If it uses other files, it must close over their stamp."""
-    try:
-        return cast(_F, _compile(cache=True)(function))
-    except RuntimeError:  # no folder to cache machine code in: compile in each process
-        return array_kernel(function)
+    return compiled(function)
 
 
 SCANNER = ("kernel", "tags", "state", "characters", "markup", "blocks", "scan")
