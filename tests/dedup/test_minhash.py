@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from dedup_flow import jaccard, shingles, with_hashes
 
+from curate.compiled import compiled
 from curate.dedup import kernels
 from curate.dedup.minhash import (
     Signatures,
@@ -218,4 +219,4 @@ def test_texts_shorter_than_a_shingle():
 def test_kernels_compile_without_a_folder_to_cache_in():
     names: dict[str, object] = {}
     exec("def double(value):\n    return 2 * value", names)  # code of no file: numba finds no place to cache it
-    assert kernels._compiled(names["double"])(4) == 8
+    assert compiled(names["double"])(4) == 8
