@@ -308,9 +308,9 @@ def test_pages_of_one_archive_do_not_pile_up(tmp_path: Path) -> None:
         repeated(DATA / "10_small_corpus" / "web.warc.gz", folder / "in.warc.gz", times)
 
     web = "  web: {read: {kind: warc, paths: in.warc.gz}, extract: {kind: resiliparse}}\n"
-    # From twice on: 420 pages fill more than a batch.
-    peak, text = growth(tmp_path, write, web, until="collect", most=12 * MIB, times=(2, 8))
-    assert text > 5 * MIB  # out of 17 MB of HTML
+    # From six times on: 17 MB fill two batches and more.
+    peak, text = growth(tmp_path, write, web, until="collect", most=12 * MIB, times=(6, 24))
+    assert text > 15 * MIB  # out of 51 MB of HTML
     assert peak < 12 * MIB
 
 
