@@ -305,7 +305,7 @@ def _wrap_stages(clock: Clock) -> None:
     from curate.extract.auto.extractor import Auto
     from curate.extract.repair import Ftfy
     from curate.read.warc import Warc
-    from curate.recipe import load
+    from curate.loading import load
 
     def wrap(owner: Any, name: str, stage: str | Callable[[Any], str]) -> None:
         setattr(owner, name, clock.wrapped(stage, getattr(owner, name)))

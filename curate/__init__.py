@@ -12,14 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curate.recipe import Recipe, load
+    from curate.loading import load
+    from curate.recipe import Recipe
     from curate.runner import Plan, RunResult, check, run
 
 __version__ = "0.1.0"
 __all__ = ["Plan", "Recipe", "RunResult", "__version__", "check", "load", "run"]
 
 _HOMES = {
-    "load": "curate.recipe",
+    "load": "curate.loading",
     "Recipe": "curate.recipe",
     "check": "curate.runner",
     "run": "curate.runner",

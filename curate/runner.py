@@ -16,9 +16,10 @@ from curate import __version__
 from curate.cache import Cache, write_bytes, write_json
 from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, UsageError
 from curate.inputs import expand_variables, is_remote, list_inputs
+from curate.loading import load
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
-from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe, load
+from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
 
 DEFAULT_MEMORY = 1 << 30
 

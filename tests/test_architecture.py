@@ -98,7 +98,7 @@ ROOMS = (
     ),
     # the top joins everything
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
-    Room("recipe", ("curate.recipe", "curate.expression", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
+    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
@@ -292,6 +292,7 @@ EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made witho
     "UpTo": {"up_to": 1000},
 }
 _BUILD_ALL = """
+import curate.loading
 import curate.recipe
 from curate.stage import Settings
 def below(kind):

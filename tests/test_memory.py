@@ -141,7 +141,7 @@ def whole_corpus_phases(folder: Path, output: Path, memory: int) -> dict[str, in
     from curate.manifest import Account
     from curate.plan import PHASES
     from curate.progress import make_progress
-    from curate.recipe import load
+    from curate.loading import load
     from curate.training import Training
 
     recipe = load(folder / "recipe.yaml")

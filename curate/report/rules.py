@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def resolved_recipe(run: RunFolder) -> Recipe | None:
     """Return the run's recipe; None if it is absent, or needs code that only `--allow-code` may load."""
-    from curate.recipe import load
+    from curate.loading import load
 
     if not run.recipe_text.strip():
         return None
