@@ -10,7 +10,7 @@ import pytest
 
 from curate.cache import Cache, key_of, link, stage_key, write_json
 from curate.errors import CurateError
-from curate.filter.gopher import GopherQuality
+from curate.filter.gopher.quality import GopherQuality
 
 
 @pytest.fixture

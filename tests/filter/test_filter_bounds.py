@@ -7,7 +7,8 @@ from curate.filter.bounds import Filter, Limit
 from curate.filter.c4 import C4Lines
 from curate.filter.code import Code
 from curate.filter.fineweb import FineWeb
-from curate.filter.gopher import GopherQuality, GopherRepetition
+from curate.filter.gopher.quality import GopherQuality
+from curate.filter.gopher.repetition import GopherRepetition
 from curate.filter.language import Language
 
 FILTERS = (Language, GopherQuality, GopherRepetition, C4Lines, FineWeb, Code)

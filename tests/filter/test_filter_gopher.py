@@ -3,7 +3,8 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from curate.filter.gopher import GopherQuality, GopherRepetition
+from curate.filter.gopher.quality import GopherQuality
+from curate.filter.gopher.repetition import GopherRepetition
 
 QUALITY = GopherQuality()
 REPETITION = GopherRepetition()

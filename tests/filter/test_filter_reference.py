@@ -8,7 +8,8 @@ import pytest
 
 from curate.filter.c4 import C4Lines
 from curate.filter.fineweb import FineWeb
-from curate.filter.gopher import GopherQuality, GopherRepetition
+from curate.filter.gopher.quality import GopherQuality
+from curate.filter.gopher.repetition import GopherRepetition
 
 RECORDED = json.loads((Path(__file__).parent / "reference" / "datatrove.json").read_text(encoding="utf-8"))["documents"]
 
