@@ -21,13 +21,11 @@ from curate.errors import CurateError, StageError
 from curate.ledger import balance
 from curate.plan import TaskContext
 from curate.stage import Rule, Step, bound_for, null_divisions
-from curate.words import with_words
+from curate.words import TRANSIENT, with_words
 
 BATCH_ROWS = 256
 BATCH_BYTES = 8 << 20  # text of one batch; keeps memory flat when documents are long
 GROUP_BYTES = 8 << 20  # text of one row group of a file, the row that fills it included
-
-TRANSIENT = ("words", "word_hashes")  # columns of `curate.words`
 
 TYPES: Mapping[str, pa.DataType] = {
     "float64": pa.float64(),

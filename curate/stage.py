@@ -164,7 +164,7 @@ class Step(Stage):
     """An entry of a source's `steps`: a measure, a rewrite, or both at once.
 
     Attributes:
-        reads: Columns needed besides `text`: extracted columns, or transient ones ("words", "word_hashes").
+        reads: Columns needed besides `text`: extracted columns, or transient ones (`curate.words.TRANSIENT`).
         adds: Columns measured, name to Arrow type name (see `MEASURED_TYPES`).
         rewrites: Whether the step makes a new text revision.
     """

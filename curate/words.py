@@ -3,6 +3,7 @@
 Two notions of a word, because two literatures use the term:
 
 - `split_words`: tokens for quality filters. Letters, marks and digits stay together, punctuation is a token of its own.
+  Columns `tokens` (for kernels: keys, places and kinds, see `token_type`) and `words` (the same as strings).
 - `folded_words`: units of shingles and n-grams. Runs without white space, case-folded, outer punctuation stripped, so
   that case, line wraps, quotes and soft hyphens make no difference.
 
@@ -13,15 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
 import xxhash
+
+from curate.text.kinds import KIND_LETTER as KIND_LETTER
+from curate.text.kinds import KIND_PUNCTUATION as KIND_PUNCTUATION
+from curate.text.kinds import KIND_SENTENCE_END as KIND_SENTENCE_END
+from curate.text.kinds import KIND_SYMBOLS as KIND_SYMBOLS
+from curate.text.kinds import KIND_WORD as KIND_WORD
+from curate.text.kinds import PRIME as PRIME
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+
+TRANSIENT = ("words", "tokens", "word_hashes")  # columns that `with_words` makes
 
 _SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _UNSPACED = rf"[{_SCRIPTS}]"
@@ -66,35 +77,136 @@ def hash_word(word: str) -> int:
     return xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
 
 
+@lru_cache(maxsize=1)
+def token_type() -> pa.DataType:
+    """Return the type of the columns `tokens` and `english_tokens`: one entry a token, in the order of the text.
+
+    A token that is white space is none. Null and empty text have an empty list.
+
+    - key: Hash of the token's UTF-8 bytes: h = (h * PRIME + byte + 1) mod 2**64 from h = 0. So the key of two tokens
+      written together is key(a) * PRIME ** size(b) + key(b).
+    - start, size: Byte offset in the row's text, and bytes.
+    - chars: Code points.
+    - kind: Bits of `curate.text.kinds`: KIND_LETTER, KIND_SYMBOLS, KIND_SENTENCE_END, KIND_PUNCTUATION, KIND_WORD.
+    """
+    import pyarrow as pa
+
+    fields = {"key": pa.uint64(), "start": pa.int32(), "size": pa.int32(), "chars": pa.int32(), "kind": pa.uint8()}
+    return pa.large_list(pa.struct([pa.field(name, kind, nullable=False) for name, kind in fields.items()]))
+
+
+class Tokens(NamedTuple):  # compiled code takes a named tuple of arrays, not a dataclass
+    """A column of `token_type` as arrays.
+
+    Attributes:
+        key, start, size, chars, kind: Of each token, all rows one behind the other, shape (N,).
+        offsets: Each row's first token, and at last the one behind all, shape (rows + 1,).
+    """
+
+    key: NDArray[np.uint64]
+    start: NDArray[np.int32]
+    size: NDArray[np.int32]
+    chars: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+
+def token_arrays(column: pa.LargeListArray) -> Tokens:
+    """Return a column `tokens` or `english_tokens` as arrays, without a copy; the column may be a slice."""
+    key, start, size, chars, kind = (column.values.field(index).to_numpy() for index in range(5))
+    return Tokens(key, start, size, chars, kind, column.offsets.to_numpy())
+
+
+class Texts(NamedTuple):
+    """A column of text as arrays.
+
+    Attributes:
+        data: UTF-8 of all rows, shape (bytes,).
+        starts, ends: Where each row begins and ends in `data`, shape (rows,); equal for null.
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def text_arrays(column: pa.LargeStringArray) -> Texts:
+    """Return a column of text as arrays, without a copy; the column may be a slice."""
+    import numpy as np
+    import pyarrow as pa
+
+    column = column.cast(pa.large_string())
+    _, offsets, data = column.buffers()
+    if offsets is None or len(column) == 0:
+        nothing = np.zeros(len(column), np.int64)
+        return Texts(np.empty(0, np.uint8), nothing, nothing)
+    places = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    starts, ends = places[:-1], places[1:]
+    if column.null_count:
+        ends = np.where(column.is_valid().to_numpy(zero_copy_only=False), ends, starts)
+    return Texts(np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), starts, ends)
+
+
 def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
     """Return `batch` with the transient columns asked for appended.
 
     Args:
         batch: Has a column `text` (large_string).
-        columns: Any of "words" (large_list of large_string, `split_words`) and "word_hashes" (large_list of uint64,
-            `hash_word` of `folded_words`); other names are ignored.
+        columns: Any of TRANSIENT; other names are ignored.
+
+            - tokens: `split_words`, as `token_type`.
+            - words: The same as strings (large_list of large_string), for stages that are not compiled.
+            - word_hashes: `hash_word` of `folded_words` (large_list of uint64).
     """
+    if "words" in columns or "tokens" in columns:
+        batch = _with_fast_tokens(batch, columns)
+    if "word_hashes" in columns:
+        batch = batch.append_column("word_hashes", _word_hashes(batch["text"]))
+    return batch
+
+
+def _with_fast_tokens(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
 
-    texts = batch["text"].to_pylist()
+    from curate.text.splitting import fast_tokens, gather
+
+    texts = text_arrays(batch["text"])
+    tokens, offsets = fast_tokens(*texts)
     if "words" in columns:
-        words = pa.array((split_words(text or "") for text in texts), pa.large_list(pa.large_string()))
-        batch = batch.append_column("words", words)
-    if "word_hashes" in columns:
-        hashes: list[int] = []
-        ends = np.zeros(len(texts) + 1, np.int64)
-        memo: dict[str, int] = {}  # of this batch alone: nothing may depend on what was seen before, nor grow
-        for row, text in enumerate(texts):
-            for word in folded_words(text or ""):
-                value = memo.get(word)
-                if value is None:
-                    value = memo[word] = hash_word(word)
-                hashes.append(value)
-            ends[row + 1] = len(hashes)
-        values = pa.array(np.array(hashes, np.uint64))
-        batch = batch.append_column("word_hashes", pa.LargeListArray.from_arrays(pa.array(ends), values))
+        ends = np.zeros(len(tokens.size) + 1, np.int64)
+        np.cumsum(tokens.size, out=ends[1:])
+        data = np.empty(ends[-1], np.uint8)
+        gather(texts.data, texts.starts, offsets, tokens, data)
+        strings = pa.LargeStringArray.from_buffers(len(tokens.size), pa.py_buffer(ends), pa.py_buffer(data))
+        batch = batch.append_column("words", pa.LargeListArray.from_arrays(pa.array(offsets), strings))
+    if "tokens" in columns:
+        batch = batch.append_column("tokens", _token_column(tokens, offsets))
     return batch
+
+
+def _token_column(tokens: tuple[NDArray[Any], ...], offsets: NDArray[np.int64]) -> pa.LargeListArray:
+    import pyarrow as pa
+
+    structs = pa.StructArray.from_arrays(list(map(pa.array, tokens)), fields=list(token_type().value_type))
+    return pa.LargeListArray.from_arrays(pa.array(offsets), structs, type=token_type())
+
+
+def _word_hashes(text: pa.Array) -> pa.LargeListArray:
+    import numpy as np
+    import pyarrow as pa
+
+    hashes: list[int] = []
+    ends = np.zeros(len(text) + 1, np.int64)
+    memo: dict[str, int] = {}  # of this batch alone: nothing may depend on what was seen before, nor grow
+    for row, one in enumerate(text.to_pylist()):
+        for word in folded_words(one or ""):
+            value = memo.get(word)
+            if value is None:
+                value = memo[word] = hash_word(word)
+            hashes.append(value)
+        ends[row + 1] = len(hashes)
+    return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.array(hashes, np.uint64)))
 
 
 @dataclass(frozen=True, slots=True)

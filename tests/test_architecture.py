@@ -66,13 +66,14 @@ CORE = (
     "curate.tokens.shard",
     "curate.tokens.order",
 )
+SPLITTERS = ("curate.text.kinds", "curate.text.splitting")  # what `curate.words` is made of
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
 FAMILIES += ("tokenizer", "write")
 BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
 
 # A module that stands in no room fails the test: say here where it belongs, and what it may know.
 ROOMS = (
-    Room("core", CORE, ordered=True),  # what everything else speaks
+    Room("core", CORE, sees=SPLITTERS, ordered=True),  # what everything else speaks
     Room("text", ("curate.text.*",), sees=("curate.errors", "curate.compiled", "curate.words")),  # pure functions on str
     # families know core and text, never each other
     Room("read", ("curate.read.*",), sees=("core", "text")),
