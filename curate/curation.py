@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.blocks import lay_out
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
 from curate.errors import StageError
-from curate.expression import expression_columns
 from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.decide import Judged
     from curate.phases.measure import Block
-    from curate.stage import Step
 
 SHARD_BYTES = 2 << 20  # of input: small neighbours are grouped up to this (compressed HTML grows tenfold)
 SHARD_FILES = 256
@@ -198,7 +197,8 @@ class Curation:
                 ledger.skipped[reason] = ledger.skipped.get(reason, 0) + count
             self.account.warnings.extend(f"{shard.source.name}: {text}" for text in counts["warnings"])
             self.account.add_repairs(shard.source.name, counts["repairs"], counts["repaired"])
-            self.publish(shard.extracted, "extracted.parquet", f"extracted/{shard.source.name}/{shard.name}.parquet")
+            for name in ("extracted", "sizes"):
+                self.publish(shard.extracted, f"{name}.parquet", f"{name}/{shard.source.name}/{shard.name}.parquet")
         self._truth()
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
         self.account.warn_unreadable()
@@ -341,49 +341,6 @@ class Curation:
         self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, named))])
         return key
 
-    def _blocks(self, shard: Shard) -> None:
-        """Set the keys of the shard's blocks, in order, and what decide judges.
-
-        An expression judges the text at its place: a column that was measured before a later rewrite is measured again
-        there, as the block `<where>.<step>`.
-        """
-        from curate.phases.decide import Judged
-        from curate.phases.measure import Block
-
-        revision = key_of(extracted=shard.extracted)
-        blocks: list[Block] = []
-        finals: list[Block] = []
-        judged: list[Judged] = []
-        measured: dict[str, tuple[Block, str]] = {}  # column -> its latest block, and the revision that this one saw
-
-        def measure(name: str, step: Step) -> Block:
-            own = stage_key(step)
-            block = Block(name, step, own, self.key("measure", revision=revision, step=own))
-            blocks.append(block)
-            return block
-
-        for step in shard.source.steps:
-            if step.expression is not None:
-                owners = {measured[name][0].name: measured[name] for name in expression_columns(step.expression)}
-                for owner, seen in owners.values():
-                    if seen != revision and not owner.step.rewrites:
-                        again = measure(f"{step.name}.{owner.name}", owner.step)
-                        judged.append(Judged(again.name, again.key, ()))
-                        measured |= dict.fromkeys(owner.step.adds, (again, revision))
-                judged.append(Judged(step.name, None, step.rules()))
-                continue
-            assert step.step is not None
-            if step.step.at == "collect":
-                own = stage_key(step.step)
-                finals.append(Block(step.name, step.step, own, key_of(collect=own)))
-                continue
-            block = measure(step.name, step.step)
-            judged.append(Judged(step.name, block.key, step.rules()))
-            if step.step.rewrites:
-                revision = key_of(revision=revision, step=block.stage_key)
-            measured |= dict.fromkeys(step.step.adds, (block, revision))
-        shard.blocks, shard.finals, shard.judged, shard.revision = tuple(blocks), tuple(finals), tuple(judged), revision
-
     def _last_measures(self, shard: Shard, index: str | None) -> list[Any]:
         """Return the measures of the shard's last revision, after setting the keys of its blocks."""
         from curate.dedup.minhash import Signatures
@@ -392,7 +349,11 @@ class Curation:
         from curate.phases.decontaminate import MATCHES, prepare_overlaps
         from curate.phases.measure import LastMeasure
 
-        self._blocks(shard)
+        layout = lay_out(
+            shard.source, shard.extracted, lambda revision, step: self.key("measure", revision=revision, step=step)
+        )
+        shard.blocks, shard.finals = layout.blocks, layout.finals
+        shard.judged, shard.revision = layout.judged, layout.revision
         last: list[Any] = []
         if self.clustered:
             signatures = Signatures.of(clustering(self.recipe.dedup))

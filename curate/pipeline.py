@@ -20,7 +20,7 @@ from curate.document import REMOVED, ROWS_PER_GROUP
 from curate.errors import CurateError, StageError
 from curate.ledger import balance
 from curate.plan import TaskContext
-from curate.stage import Rule, Step, bound_for, null_divisions
+from curate.stage import Bound, Rule, Step, bound_for, null_divisions
 from curate.words import TRANSIENT, with_words
 
 BATCH_ROWS = 256
@@ -232,18 +232,22 @@ def evaluate(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> F
         allowed = pc.is_in(values, value_set=pa.array(rule.one_of, values.type))
         return Fired(rule, _mask(pc.and_(pc.is_valid(values), pc.invert(allowed))), values)
     numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), np.float64)  # null becomes NaN
-    labels = columns[rule.by].to_pylist() if rule.by is not None else None
+    labels = columns[rule.by] if rule.by is not None else None
     low = _bounds(rule.at_least, labels, rows, -np.inf)
     high = _bounds(rule.at_most, labels, rows, np.inf)
     return Fired(rule, (numbers < low) | (numbers > high), values)  # NaN compares false: nothing fires
 
 
-def _bounds(bound: Any, labels: list[Any] | None, rows: int, off: float) -> np.ndarray:
-    if labels is None or bound is None or isinstance(bound, int | float):
+def _bounds(bound: Bound, labels: pa.ChunkedArray | None, rows: int, off: float) -> np.ndarray:
+    """Return the number that a bound means for each document, `off` where there is none."""
+    if labels is None or not isinstance(bound, Mapping):
         number = bound_for(bound, None)
         return np.full(rows, off if number is None else number)
-    found = (bound_for(bound, label) for label in labels)
-    return np.array([off if number is None else number for number in found], np.float64)
+    encoded = labels.combine_chunks().dictionary_encode()
+    found = [bound_for(bound, label) for label in (*encoded.dictionary.to_pylist(), None)]
+    numbers = np.array([off if number is None else number for number in found], np.float64)
+    places: np.ndarray = pc.fill_null(encoded.indices, len(found) - 1).to_numpy()
+    return np.asarray(numbers[places])
 
 
 def _evaluate_expression(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> Fired:

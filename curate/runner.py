@@ -32,9 +32,9 @@ _FLOPS_PER_SECOND = {"one CPU core": 4e10, "one H100": 4e14}
 MIN_MEMORY = 1 << 16  # less than one buffer of the smallest kind
 
 # The files of a run folder that a run writes, and may therefore remove when a later one does not write them again.
-_FOLDERS = ("extracted", "measurements", "decisions", "edits", "repeated", "documents", "tokenizer", "tokens")
+_FOLDERS = ("extracted", "sizes", "measurements", "decisions", "edits", "repeated", "documents", "tokenizer", "tokens")
 _OURS = re.compile(
-    r"(extracted|decisions|edits|repeated|documents)/[^/]+/\d{5}\.parquet"
+    r"(extracted|sizes|decisions|edits|repeated|documents)/[^/]+/\d{5}\.parquet"
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
     r"|tokens/[^/]+/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
     r"|tokenizer/(tokenizer\.model|card\.json)"

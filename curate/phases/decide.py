@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.document import REMOVED
 from curate.ledger import balance, same_rows
 from curate.pipeline import (
-    Fired,
     ParquetFile,
     RemovalCounts,
     RowsBeside,
@@ -24,7 +24,7 @@ from curate.pipeline import (
 from curate.plan import TaskContext
 from curate.stage import Rule
 
-_BOOKKEEPING = ("id", "failure", "failure_message", "text_bytes")
+BOOKKEEPING = ("id", "failure", "failure_message", "text_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str
                 tables = {name: rows.take(len(ids)) for name, rows in measured.items()}
                 for name, table in tables.items():
                     same_rows(source, name, "", ids, table["id"].to_pylist())
-                removed = _judge(ids, blocks, tables)
+                removed = _removals(ids, verdicts(blocks, tables, len(ids)))
                 for row, record in removed.items():
                     counts.add(record["stage"], record["rule"], sizes[row])
                 file.write_rows(list(removed.values()))
@@ -70,41 +70,83 @@ def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str
         output.counts |= counts.as_json()
 
 
-def _judge(ids: Sequence[str], blocks: Sequence[Judged], tables: Mapping[str, pa.Table]) -> dict[int, dict[str, Any]]:
-    """Return row -> removal of those documents of a batch that a rule removes, in order."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one rule says of a table of documents.
+
+    Attributes:
+        rule: Its name; `<block>.error` and `quarantine.<block>` for documents on which a step failed.
+        stage: filter or quarantine.
+        mask: The documents that it removes, (rows,) bool.
+        values: What it looked at; the message where a step failed.
+        bounds: The rule, None where a step failed.
+        labels: The labels that select from a map bound, if it has one.
+    """
+
+    rule: str
+    stage: str
+    mask: np.ndarray
+    values: pa.ChunkedArray
+    bounds: Rule | None = None
+    labels: pa.ChunkedArray | None = None
+
+    def threshold(self, row: int) -> str | None:
+        """Return the bound for one document, in words."""
+        if self.bounds is None:
+            return None
+        return self.bounds.threshold(self.labels[row].as_py() if self.labels is not None else None)
+
+
+def verdicts(blocks: Sequence[Judged], tables: Mapping[str, pa.Table], rows: int) -> list[Verdict]:
+    """Apply the rules of a source to what was measured, in the order in which they decide.
+
+    Args:
+        blocks: The blocks of the source.
+        tables: Block name to its measurements; all tables tell of the same documents in the same order.
+        rows: Number of documents.
+    """
     columns: dict[str, pa.ChunkedArray] = {}
-    fired: dict[int, list[tuple[Fired | None, str, Any]]] = {}  # of each row, in recipe order
+    found: list[Verdict] = []
     for block in blocks:
         if block.name in tables:
             table = tables[block.name]
             # A later block of the same measure is what `where` sees.
-            columns |= {name: table[name] for name in table.column_names if name not in _BOOKKEEPING}
-            _failures(block.name, table, fired)
+            columns |= {name: table[name] for name in table.column_names if name not in BOOKKEEPING}
+            found += _failures(block.name, table)
         for rule in block.rules:
-            result = evaluate(rule, columns, len(ids))
-            for row in np.flatnonzero(result.mask).tolist():
-                fired.setdefault(row, []).append((result, rule.name, result.value(row)))
-    return {row: _record(ids[row], fired[row], columns, row) for row in sorted(fired)}
+            fired = evaluate(rule, columns, rows)
+            labels = columns[rule.by] if rule.by is not None else None
+            found.append(Verdict(rule.name, "filter", fired.mask, fired.values, rule, labels))
+    return found
 
 
-def _failures(block: str, table: pa.Table, fired: dict[int, list[tuple[Fired | None, str, Any]]]) -> None:
-    kinds = table["failure"]
-    if kinds.null_count == len(kinds):
-        return
-    messages = table["failure_message"].to_pylist()
-    for row, kind in enumerate(kinds.to_pylist()):
-        if kind is not None:
-            rule = f"{block}.error" if kind == "error" else f"quarantine.{block}"
-            fired.setdefault(row, []).append((None, rule, messages[row]))
+def _failures(block: str, table: pa.Table) -> Iterator[Verdict]:
+    kinds, messages = table["failure"], table["failure_message"]
+    for kind, stage, rule in (
+        ("error", "filter", f"{block}.error"),
+        ("quarantine", "quarantine", f"quarantine.{block}"),
+    ):
+        mask = pc.fill_null(pc.equal(kinds, kind), False).to_numpy()
+        if mask.any():
+            yield Verdict(rule, stage, mask, messages)
 
 
-def _record(
-    document: str, fired: list[tuple[Fired | None, str, Any]], columns: dict[str, pa.ChunkedArray], row: int
-) -> dict[str, Any]:
-    result, name, value = fired[0]
-    stage = "quarantine" if name.startswith("quarantine.") else "filter"
-    threshold = None
-    if result is not None:
-        label = columns[result.rule.by][row].as_py() if result.rule.by is not None else None
-        threshold = result.rule.threshold(label)
-    return removal(document, stage, name, value=value, threshold=threshold, also_fired=[one[1] for one in fired[1:]])
+def _removals(ids: Sequence[str], found: Sequence[Verdict]) -> dict[int, dict[str, Any]]:
+    """Return row -> removal of those documents that a rule removes, in order; the first rule that fires is the reason."""
+    fired: dict[int, list[Verdict]] = {}
+    for verdict in found:
+        for row in np.flatnonzero(verdict.mask).tolist():
+            fired.setdefault(row, []).append(verdict)
+    return {row: _record(ids[row], row, fired[row]) for row in sorted(fired)}
+
+
+def _record(document: str, row: int, fired: Sequence[Verdict]) -> dict[str, Any]:
+    first = fired[0]
+    return removal(
+        document,
+        first.stage,
+        first.rule,
+        value=first.values[row].as_py(),
+        threshold=first.threshold(row),
+        also_fired=[one.rule for one in fired[1:]],
+    )
