@@ -49,7 +49,7 @@ def stage_key(stage: Stage | None) -> str:
     if stage is None:
         return "none"
     digest = stage.model_digest()
-    left_out = {*stage.decides, *(("model",) if digest else ())}  # a model counts by its content, not by its path
+    left_out = {*stage.decides, *(stage.files if digest else ())}  # a file counts by its content, not by its path
     settings = {name: getattr(stage, name) for name in type(stage).model_fields if name not in left_out}
     return key_of(
         stage=type(stage).__module__ + "." + type(stage).__qualname__,

@@ -6,15 +6,16 @@ Whom others asked to leave out goes first: by a list of ids or addresses (`remov
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from curate.listed import Listed
 from curate.optout import Mark, header_marks, page_marks
-from curate.removal import listed_address
 from curate.stage import Settings, Stage
+from curate.text.addresses import listed_address
 from curate.text.languages import TWO_LETTERS
 
 if TYPE_CHECKING:
@@ -27,42 +28,12 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+\-]+/[a-z0-9!#$&^_.+\-]+")  # RFC 6838
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")  # RFC 5646, by its shape
 
 
-class Listed(Settings):
-    """A list. A path alone is short for `files`, a list of values for `entries`.
-
-    Attributes:
-        files: Paths, patterns or fsspec URLs of text files, plain or compressed (gzip, zstd, lz4): one entry a line,
-            `#` at the start of a line or behind white space begins a comment. Paths start at the recipe's folder.
-        entries: Values written in the recipe itself.
-    """
-
-    files: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_forms(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"files": (value,)}
-        if isinstance(value, tuple):
-            return {"entries": value}
-        if isinstance(value, Mapping) and isinstance(value.get("files"), str):
-            return {**value, "files": (value["files"],)}
-        return value
-
-    @field_validator("entries", mode="before")
-    @classmethod
-    def _numbers_are_ids(cls, value: Any) -> Any:
-        numbers = isinstance(value, tuple)
-        return tuple(str(one) if type(one) is int else one for one in value) if numbers else value
-
-
 class Remove(Settings):
     """Documents that someone asked to leave out.
 
     Attributes:
         ids: Ids of documents, ours (32 hex digits) or the input's own, compared as they are.
-        urls: Hosts, pages and prefixes, compared in the canonical form of `curate.removal`.
+        urls: Hosts, pages and prefixes, compared in the canonical form of `curate.text.addresses`.
 
     The content of the lists is part of what the texts of the source depend on: with another list the source is read anew.
     """

@@ -19,6 +19,7 @@ from curate.expression import expression_columns, expression_problem
 from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
 from curate.inputs import expand_variables
+from curate.listed import Listed
 from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
 from curate.read.token_files import TokenFiles
@@ -45,13 +46,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
 
 
-def load(path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Recipe:
+def load(
+    path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False, base: Path | None = None
+) -> Recipe:
     """Read and check a recipe.
 
     Args:
         path: The YAML file.
         sets: Overrides such as `dedup.minhash.verify=0.8`.
         allow_code: Whether steps named `module:Class` may be imported from the recipe's folder.
+        base: The recipe's folder, where paths start; default that of `path`. For the resolved recipe of a run folder.
 
     Raises:
         RecipeError: With all problems at once: file, line, key, and what would be right.
@@ -62,7 +66,7 @@ def load(path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False
         override(tree, assignment)
     if tree.problems:
         raise RecipeError(tuple(tree.problems))
-    return _Loader(tree, path, allow_code).recipe()
+    return _Loader(tree, path, base or path.parent, allow_code).recipe()
 
 
 def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
@@ -97,9 +101,10 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Tree:
 class _Loader:
     """Builds the typed recipe, collecting every problem on the way."""
 
-    def __init__(self, tree: Tree, path: Path, allow_code: bool) -> None:
+    def __init__(self, tree: Tree, path: Path, base: Path, allow_code: bool) -> None:
         self.tree = tree
         self.path = path
+        self.base = base
         self.allow_code = allow_code
         self.problems: list[Problem] = []
         self.modules: dict[str, str] = {}
@@ -153,7 +158,7 @@ class _Loader:
             max_errors=max_errors,
             sources=tuple(sources),
             token_sources=tuple(self.token_sources),
-            base=self.path.parent,
+            base=self.base,
             modules=self.modules,
             places=self._places(),
             **sections,
@@ -384,14 +389,26 @@ class _Loader:
         step = self._build(model, inner, inside)
         if step is None:
             return None
-        file = getattr(step, "model", None)
-        if not isinstance(file, str):
+        places = {field: getattr(step, field, None) for field in step.files}
+        found = {field: self._in_folder((*inside, field), value) for field, value in places.items()}
+        if found == places:
             return StepBlock(name, kind, step)
-        found = self.path.parent / file
+        return StepBlock(name, kind, step.model_copy(update=found), written=step)
+
+    def _in_folder(self, key: Key, value: Any) -> Any:
+        """Return a setting that names files, with each path taken against the recipe's folder, after noting which are absent."""
+        if isinstance(value, Listed):
+            return value.model_copy(update={"files": self._in_folder(key, value.files)})
+        if isinstance(value, tuple):
+            return tuple(self._in_folder(key, one) for one in value)
+        if isinstance(value, Mapping):
+            return {label: self._in_folder(key, one) for label, one in value.items()}
+        if not isinstance(value, str):
+            return value
+        found = self.base / value
         if not found.is_file():
-            self.problem((*inside, "model"), f"{found} does not exist. A relative path starts at the recipe's folder.")
-            return None
-        return StepBlock(name, kind, step.model_copy(update={"model": str(found)}), written=step)
+            self.problem(key, f"{found} does not exist. A relative path starts at the recipe's folder.")
+        return str(found)
 
     def _block_name(self, key: Key, kind: str, inner: Any, taken: set[str]) -> str:
         given = inner.get("name") if isinstance(inner, Mapping) else None
@@ -412,11 +429,11 @@ class _Loader:
 
     def _plugin(self, key: Key, kind: str) -> type[Step] | None:
         module, _, class_name = kind.partition(":")
-        file = self.path.parent / f"{module.removesuffix('.py')}.py"
+        file = self.base / f"{module.removesuffix('.py')}.py"
         if not self.allow_code:
             self.problem(key, f"runs code from {file}; allow it with --allow-code if you trust the recipe.")
             return None
-        if not file.is_file() or file.resolve().parent != self.path.parent.resolve():
+        if not file.is_file() or file.resolve().parent != self.base.resolve():
             self.problem(key, f"{file} does not exist: the module must lie in the recipe's folder.")
             return None
         name = module_name(file.resolve())

@@ -41,14 +41,17 @@ class Stage(Settings):
         libraries: Distributions whose version shapes the result; their versions are part of the key.
         decides: Settings that only bounds use: with another value of these, stored measurements are decided anew, so
             they are no part of the key of what is measured.
+        files: Settings that name files, of those that the class has: a path, several, or `Listed`. Relative paths start at the
+            recipe's folder. `model_digest` covers these settings: they count by content, not by path.
     """
 
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ()
     decides: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("model",)
 
     def model_digest(self) -> str | None:
-        """Return the digest of a model file that shapes the result, or None."""
+        """Return the digest of the files that shape the result (sha256, 64 hex digits), or None if there are none."""
         return None
 
     def prepare(self) -> None:

@@ -61,6 +61,7 @@ CORE = (
     "curate.document",
     "curate.stage",
     "curate.compiled",
+    "curate.listed",
     "curate.words",
     "curate.tokens",
     "curate.tokens.shard",

@@ -21,7 +21,8 @@ from curate.document import RAW
 from curate.errors import InputError, RecipeError
 from curate.gate import Gate
 from curate.optout import HEAD_BYTES, header_marks, page_marks
-from curate.removal import MAX_SEGMENTS, RemovalLists, hash_of, listed_address, listed_id, looked_up, parse_address
+from curate.removal import RemovalLists, listed_id
+from curate.text.addresses import MAX_SEGMENTS, hash_of, listed_address, looked_up, parse_address
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ from curate.phases.cluster import ShardOfCorpus, cluster_numbers
 from curate.phases.measure import last_revision
 from curate.pipeline import ParquetFile, RemovalCounts, Removals, RowsBeside, read_batches, removal
 from curate.plan import TaskContext
-from curate.removal import parse_address
 from curate.stage import Stage
+from curate.text.addresses import parse_address
 
 RULE = "dedup.lines"
 _WWW = re.compile(r"\Awww\d*\.(?=.*\.)")  # not of a host that is no more than that and a top-level domain

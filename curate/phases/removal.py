@@ -14,7 +14,8 @@ from curate.errors import InputError
 from curate.inputs import InputFile, fetch
 from curate.plan import TaskContext
 from curate.read.compression import read_chunks, refusal
-from curate.removal import RemovalLists, hash_of, listed_address, listed_id
+from curate.removal import RemovalLists, listed_id
+from curate.text.addresses import hash_of, listed_address
 
 VERSION = 1  # raise when other hashes come out of the same lists; the canonical form has the version of `Gate`
 
