@@ -154,6 +154,26 @@ def trace(
     print(trace_text(run, key))
 
 
+@app.command("what-if")
+def what_if(
+    run: RunPath,
+    sets: Sets = None,
+    sample: Annotated[int, typer.Option(help="Documents to show for each rule that gives or takes.")] = 3,
+    output: Annotated[Path | None, typer.Option(help="Write the whole answer there, as JSON.")] = None,
+    allow_code: AllowCode = False,
+) -> None:
+    """Decide a finished run again with other bounds, from its measurements: no text is read, nothing is run.
+
+    Shows documents, bytes and estimated tokens gained and lost by source and rule, with samples. What only a run can tell is
+    named. Writes nothing into the run folder.
+    """
+    from curate.what_if import what_if as decide_again
+    from curate.what_if import what_if_lines
+
+    result = decide_again(run, sets=sets or (), allow_code=allow_code, sample=sample)
+    _show(result, what_if_lines(result, sample=sample), output)
+
+
 @app.command()
 def report(run: RunPath) -> None:
     """Write report.html and report.json of a run again."""
@@ -161,6 +181,18 @@ def report(run: RunPath) -> None:
 
     write_report(run)
     print(f"Open {run / 'report.html'}")
+
+
+def _show(result: Any, lines: list[str], output: Path | None) -> None:
+    """Print an answer, and write all of it where `--output` says."""
+    from curate.cache import write_json
+
+    if output is not None:
+        write_json(output, result)
+    for line in lines:
+        print(line)
+    if output is not None:
+        print(f"Written to {output}")
 
 
 def _later(name: str) -> Any:
@@ -171,7 +203,7 @@ def _later(name: str) -> Any:
     return command
 
 
-for _name in ("what-if", "audit", "compare", "ablate", "export"):
+for _name in ("audit", "compare", "ablate", "export"):
     app.command(_name, context_settings=_LATER)(_later(_name))
 for _parent, _group, _names in (
     ("mixture", mixture_app, ("plan", "optimize")),

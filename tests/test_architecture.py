@@ -104,7 +104,7 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.repeated", "curate.blocks", "curate.curation", "curate.training", "curate.runner"),
+        ("curate.sources", "curate.repeated", "curate.blocks", "curate.measured", "curate.what_if", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),

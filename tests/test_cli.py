@@ -35,7 +35,7 @@ def test_help_teaches(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["what-if", "runs/x", "--set", "a=b"], ["audit", "r.yaml"], ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
+        ["audit", "r.yaml"], ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
         ["export", "x", "--format", "hf"], ["mixture", "plan"], ["mixture", "optimize"], ["classifier", "train"],
         ["classifier", "score"], ["tokenizer", "train"], ["cache", "prune"],
     ],

@@ -20,7 +20,7 @@ def resolved_recipe(run: RunFolder) -> Recipe | None:
     if not run.recipe_text.strip():
         return None
     try:
-        return load(run.path / "recipe.yaml")
+        return load(run.path / "recipe.yaml", base=run.base)
     except RecipeError:
         return None
 

@@ -107,6 +107,15 @@ class RunFolder:
         return dict(value) if isinstance(value, Mapping) else {}
 
     @cached_property
+    def base(self) -> Path:
+        """Folder where the paths of recipe.yaml start: that of the recipe that was run, else the run folder."""
+        timings = self.json("timings.json")
+        command, folder = timings.get("command"), timings.get("folder")
+        if not isinstance(command, list) or len(command) < 3 or not isinstance(folder, str):
+            return self.path
+        return Path(folder, str(command[2])).parent
+
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """Names of the sources, in the recipe's order, then any that only files know of."""
         recipe_sources = self.recipe.get("sources")
