@@ -70,7 +70,7 @@ def test_settings():
     assert mask("a@b.org 8.8.8.8", email_replacement="<E>", ip_replacement="<I>") == ("<E> <I>", 1, 1)
     assert Pii(at="collect").at == "collect"
     assert Pii().rules("pii") == ()
-    for bad in ({"ip_addresses": "some"}, {"emails": "maybe"}, {"email_replacement": ""}, {"phones": True}):
+    for bad in ({"ip_addresses": "some"}, {"emails": "maybe"}, {"email_replacement": ""}, {"phones": "maybe"}):
         with pytest.raises(ValidationError):
             Pii(**bad)
 

@@ -1,0 +1,154 @@
+"""One pass over UTF-8 that finds where personal data can stand: what is not near such a place is never looked at.
+
+Plain prose has no `@`, no four numbers with dots between and few long numbers. The pass tells for each text which searches
+it needs, and where its long codes are: runs of digits and capital letters with at most `_WIDEST` separators in between, with
+seven digits or more (the shortest number sought, a telephone number), or fourteen signs with two digits among them (IBANs and
+the CNPJ with letters have few digits). Compiled; every test here is necessary for the searches that follow, none is sufficient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.compiled import compiled
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+HAS_AT, HAS_IPV4, HAS_IPV6, HAS_CODE, HAS_TOKEN = 1, 2, 4, 8, 16  # of a text
+
+_DIGIT, _UPPER, _LOWER, _SEPARATOR, _COLON, _AT, _JOINER = 1, 2, 4, 8, 16, 32, 64
+_WIDEST = 3  # bytes between the parts of one code: `) ` and U+00A0, which has two
+_FEWEST_DIGITS = 7
+_FEWEST_SIGNS = 14  # where fewer than _FEWEST_DIGITS of them are digits
+_TOKEN_SIGNS = 16  # a run of letters, digits, _ and - that may be a key; a key may happen to have no digit
+
+
+def _classes() -> Bytes:
+    table = np.zeros(256, np.uint8)
+    for byte in range(256):
+        sign = chr(byte)
+        if "0" <= sign <= "9":
+            table[byte] = _DIGIT
+        elif "A" <= sign <= "Z":
+            table[byte] = _UPPER
+        elif "a" <= sign <= "z":
+            table[byte] = _LOWER
+        elif sign in " .-/()+\t" or byte in (0xC2, 0xA0):  # U+00A0 is C2 A0
+            table[byte] = _SEPARATOR
+        elif sign == ":":
+            table[byte] = _COLON
+        elif sign == "@":
+            table[byte] = _AT
+        if sign in "_-":
+            table[byte] |= _JOINER
+    return table
+
+
+_CLASSES = _classes()
+
+
+def flags_of(data: Bytes, offsets: Int64s, tokens: bool) -> Bytes:
+    """Return the HAS bits of each text, shape (texts,).
+
+    Args:
+        data: The bytes of all texts.
+        offsets: Where each begins and the last one ends, shape (texts + 1,).
+        tokens: Whether HAS_TOKEN is asked for.
+    """
+    out = np.zeros(len(offsets) - 1, np.uint8)
+    _flag_all(data, offsets, out, _CLASSES, tokens)
+    return out
+
+
+def codes_of(data: Bytes) -> Int64s:
+    """Return the long codes of one text, shape (codes, 2): first byte and end."""
+    room = 64
+    while True:
+        spans = np.empty((room, 2), np.int64)
+        _, count = _scan(data, 0, len(data), spans, _CLASSES)
+        if count <= room:
+            return spans[:count]
+        room = count
+
+
+@compiled
+def _flag_all(data: Bytes, offsets: Int64s, out: Bytes, classes: Bytes, tokens: bool) -> None:
+    none = np.empty((0, 2), np.int64)
+    for row in range(len(out)):
+        flags, _ = _scan(data, offsets[row], offsets[row + 1], none, classes)
+        if tokens and _has_token(data, offsets[row], offsets[row + 1], classes):
+            flags |= HAS_TOKEN
+        out[row] = flags
+
+
+@compiled
+def _is_hex(byte: np.uint8) -> bool:
+    return bool(48 <= byte <= 57 or 65 <= byte <= 70 or 97 <= byte <= 102)
+
+
+@compiled
+def _scan(data: Bytes, start: int, stop: int, spans: Int64s, classes: Bytes) -> tuple[int, int]:
+    """Return the HAS bits of data[start:stop] and how many codes it has; write as many as there is room for."""
+    flags = count = 0
+    first, last = start, start - _WIDEST - 2  # of the code that is being read
+    signs = digits = dots = colons = 0
+    last_colon = start - 9
+    for i in range(start, stop):
+        kind = classes[data[i]]
+        if kind & (_DIGIT | _UPPER | _COLON | _AT) == 0:
+            continue
+        if kind & _AT:
+            flags |= HAS_AT
+        elif kind & _COLON:
+            colons = colons + 1 if i - last_colon <= 5 else 1
+            if colons >= 7:
+                flags |= HAS_IPV6
+            if i - last_colon == 1:
+                before = data[i - 2] if i - 2 >= start else np.uint8(0)
+                behind = data[i + 1] if i + 1 < stop else np.uint8(0)
+                if _is_hex(before) or _is_hex(behind):
+                    flags |= HAS_IPV6
+            last_colon = i
+        else:
+            gap = i - last - 1
+            joined = gap <= _WIDEST
+            if joined and gap > 0:
+                for j in range(last + 1, i):
+                    if classes[data[j]] & _SEPARATOR == 0:
+                        joined = False
+                        break
+            if not joined:
+                if digits >= _FEWEST_DIGITS or (signs >= _FEWEST_SIGNS and digits >= 2):
+                    if count < len(spans):
+                        spans[count, 0], spans[count, 1] = first, last + 1
+                    count += 1
+                first, signs, digits, dots = i, 0, 0, 0
+            signs += 1
+            if kind & _DIGIT:
+                if gap == 1 and joined and data[i - 1] == 46:
+                    dots += 1
+                    if dots >= 3:
+                        flags |= HAS_IPV4
+                elif gap != 0:
+                    dots = 0
+                digits += 1
+            else:
+                dots = 0
+            last = i
+    if digits >= _FEWEST_DIGITS or (signs >= _FEWEST_SIGNS and digits >= 2):
+        if count < len(spans):
+            spans[count, 0], spans[count, 1] = first, last + 1
+        count += 1
+    return (flags | HAS_CODE if count else flags), count
+
+
+@compiled
+def _has_token(data: Bytes, start: int, stop: int, classes: Bytes) -> bool:
+    signs = 0
+    for i in range(start, stop):
+        signs = signs + 1 if classes[data[i]] & (_LOWER | _UPPER | _DIGIT | _JOINER) else 0
+        if signs == _TOKEN_SIGNS:
+            return True
+    return False
