@@ -21,7 +21,7 @@ BEFORE, MEASURED = SIDES = "before", "measured"  # names of files (read in this 
 # FineWeb's order (Penedo et al. 2024; datatrove's examples/fineweb.py) without its URL lists.
 BLOCKS = {
     "language": "language: {keep: [en], min_score: 0.65}",
-    "gopher_repetition": "gopher_repetition: {variant: datatrove}",
+    "gopher_repetition": "gopher_repetition: {}",
     "gopher_quality": "gopher_quality: {}",
     "c4_lines": "c4_lines: {terminal_punctuation: off}",
     "fineweb": "fineweb: {}",

@@ -330,7 +330,7 @@ def test_a_large_archive_once_and_eight_times_over(tmp_path: Path) -> None:
     steps:
       - language: {keep: [en]}
       - gopher_quality: {}
-      - gopher_repetition: {variant: datatrove}
+      - gopher_repetition: {}
       - c4_lines: {}
       - fineweb: {}
       - pii: {at: collect}

@@ -40,7 +40,7 @@ sources:
     steps:
       - language: {{keep: [en, pt, de, fr, es], min_score: 0.65}}
       - gopher_quality: {{}}
-      - gopher_repetition: {{variant: datatrove}}
+      - gopher_repetition: {{}}
       - c4_lines: {{terminal_punctuation: off, curly_bracket: off}}
       - fineweb: {{}}
       - where: "num_words >= 50"

@@ -284,8 +284,8 @@ def test_blank_lines_are_no_duplicate_lines(apply, fired):  # case filter-002
 
 
 def test_other_variants_are_refused():
-    with pytest.raises(ValidationError, match="no variant 'dolma' of gopher_repetition; there is: datatrove"):
-        GopherRepetition(variant="dolma")
+    with pytest.raises(ValidationError, match="no variant 'nemo' of gopher_repetition; there are: curate, datatrove"):
+        GopherRepetition(variant="nemo")
 
 
 # Known failures: datatrove's fraction counts punctuation as words, so that plays, with a mark at each short line, have too few

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import plain_filters
 import pyarrow as pa
 import pytest
 
@@ -38,7 +39,8 @@ REASONS = {
 def batch() -> pa.RecordBatch:
     texts = pa.array([document["text"] for document in RECORDED], pa.large_string())
     words = pa.array([document["words"] for document in RECORDED], pa.large_list(pa.large_string()))
-    return pa.record_batch({"text": texts, "words": words})
+    tokens = plain_filters.token_column(texts.to_pylist(), words.to_pylist())
+    return pa.record_batch({"text": texts, "words": words, "tokens": tokens, "english_tokens": tokens})
 
 
 @pytest.mark.parametrize(

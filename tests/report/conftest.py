@@ -78,7 +78,7 @@ sources:
     steps:
       - language: {keep: [en, pt], min_score: 0.65}
       - gopher_quality: {}
-      - gopher_repetition: {variant: datatrove}
+      - gopher_repetition: {}
       - where: "num_words >= 50"
   code:
     read: {kind: files, paths: ["code/**/*"]}

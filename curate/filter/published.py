@@ -1,0 +1,48 @@
+"""A filter that several implementations publish: one name, other formulas and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import field_validator, model_validator
+
+from curate.filter.bounds import Filter
+
+ENGLISH: Mapping[str, Any] = {"words": "english"}  # what datatrove splits with
+
+
+class Published(Filter):
+    """A filter with a setting `variant`, which a class narrows to the names it has.
+
+    Attributes:
+        variants: By name of a variant, the settings that it brings; those in the recipe win. The first is the default.
+        words: How the text is split: `fast` (`curate.words.split_words`) or `english` (spaCy's English tokenizer). By default
+            what the variant's publisher used.
+    """
+
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    words: Literal["fast", "english"] = "fast"
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # which words, is a setting
+        """The column of words that the step needs."""
+        return ("english_tokens",) if self.words == "english" else ("tokens",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _settings_of_variant(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or not cls.variants:
+            return values
+        variant = values.get("variant", next(iter(cls.variants)))
+        known = isinstance(variant, str) and variant in cls.variants
+        return {**cls.variants[variant], **values} if known else values
+
+    @field_validator("variant", mode="before", check_fields=False)
+    @classmethod
+    def _known_variant(cls, value: Any) -> Any:
+        if value not in tuple(cls.variants):
+            block = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in cls.__name__).lstrip("_")
+            raise ValueError(f"there is no variant {value!r} of {block}; there are: {', '.join(cls.variants)}")
+        return value
