@@ -24,6 +24,7 @@ from curate.filter.extraction import Extraction
 from curate.filter.fineweb import FineWeb
 from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
+from curate.filter.junk.step import Junk
 from curate.filter.language import Language
 from curate.gate import Gate
 from curate.mix import Mixture
@@ -64,6 +65,7 @@ STEPS: Mapping[str, type[Step]] = {
     "c4_lines": C4Lines,
     "fineweb": FineWeb,
     "code": Code,
+    "junk": Junk,
     "pii": Pii,
 }
 # Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.
