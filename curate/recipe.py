@@ -26,6 +26,7 @@ from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
 from curate.filter.junk.step import Junk
 from curate.filter.language import Language
+from curate.filter.url import Url
 from curate.gate import Gate
 from curate.mix import Mixture
 from curate.read.books import Books
@@ -59,6 +60,7 @@ EXTRACTORS: Mapping[str, type[Extractor]] = {
 REPAIRS: Mapping[str, type[Repair]] = {"ftfy": Ftfy}
 STEPS: Mapping[str, type[Step]] = {
     "extraction": Extraction,
+    "url": Url,
     "language": Language,
     "gopher_quality": GopherQuality,
     "gopher_repetition": GopherRepetition,

@@ -121,6 +121,7 @@ def extracted(texts) -> pa.RecordBatch:
         {
             "id": f"{row:032x}",
             "source": "web",
+            "url": f"http://site.test/{row}/hot-cams" if row % 3 == 1 else None,
             "path": "folder/name.min.js" if row % 3 == 0 else "folder/name.txt",
             "offset": row,
             "text": text,
