@@ -107,6 +107,9 @@ _SPINS = (
     "When it comes to {trade} in {city}, we are the ones that you can trust with all of it.",
     "When it comes to {trade} near {other}, we are the ones that you can trust with all of it.",
 )
+_SALAD = tuple(
+    ["cheap", "bonus", "casino", "pills", "loan", "credit", "deal", "best", "free", "online", "buy", "discount"]
+)
 _GOODS = ("drill", "hammer", "wall lamp", "garden chair", "kettle", "desk", "bicycle pump", "paint roller", "ladder")
 _GONE = {
     "en": ("Page not found", "Sorry, the page you are looking for does not exist. It may have moved. Try the search."),
@@ -137,6 +140,7 @@ def planted(per_kind: int = 40) -> list[RuleDocument]:
     draw = random.Random(4)
     makers = {
         "doorway": _doorway,
+        "word_salad": _word_salad,
         "spun": _spun,
         "product_list": _product_list,
         "soft_404": _soft_404,
@@ -167,6 +171,11 @@ def _spun(draw: random.Random, number: int) -> str:
         words = {"trade": draw.choice(_TRADES), "city": draw.choice(_CITIES), "other": draw.choice(_CITIES)}
         paragraphs.append(_fill(draw, _SPINS, 3, words))
     return "\n\n".join(paragraphs)
+
+
+def _word_salad(draw: random.Random, number: int) -> str:
+    del number
+    return "\n\n".join(" ".join(draw.choices(_SALAD, k=13)) for _ in range(draw.randint(6, 20)))
 
 
 def _product_list(draw: random.Random, number: int) -> str:

@@ -91,6 +91,21 @@ def test_templates_need_three_sentences_of_one_skeleton():
     assert one(three.replace(" of ", " "), "template_words") == (11 + 11 + 12,)  # "town Graz" is one slot
 
 
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("cheap pills casino bonus loan deal free credit", 8),
+        ("cheap pills casino bonus loan deal free", 0),  # 7 words
+        ("cheap pills casino bonus, loan deal free credit", 0),  # a mark
+        ("cheap pills casino bonus loan deal free credit.", 0),
+        ("cheap pills casino bonus in loan deal free credit", 0),  # a function word
+        ("运河上的驳船运送粮食和木材船闸管理员把每一艘船", 0),  # no spaces: nothing is known of its words
+    ],
+)
+def test_word_salad(line, number):
+    assert one(line, "salad_words") == (number,)
+
+
 def test_two_most_frequent_words():
     text = "lamp lamp lamp desk desk the the the the to to 2020 2020 2020 2020"
     assert one(text, "top_words", "top_prose_words") == (5, 0)  # no function word, no number, no prose
@@ -150,7 +165,7 @@ def test_prose_scores_high_and_menus_low(apply, fired):
     prose, menu = apply(Junk(), PROSE, MENU)
     assert prose["main_text_score"] > 0.9
     assert menu["main_text_score"] < 0.05
-    assert fired(Junk(), {**prose, "words_beside_not_found": 99, "prose_words_per_price": 99}) == []
+    assert fired(Junk(), {**prose, "words_beside_not_found": 99, "top_words_fraction": 0.1}) == []
     assert menu["num_prose_words"] == 0
 
 
@@ -167,8 +182,9 @@ def test_nulls_where_there_is_nothing_to_measure(apply):
     [
         ("site_furniture", "main_text_score", 0.3, 0.2999),
         ("soft_404", "words_beside_not_found", 80, 79),
-        ("template_spam", "template_fraction", 0.34, 0.3401),
-        ("keyword_stuffing", "top_words_fraction", 0.18, 0.1801),
+        ("word_salad", "word_salad_fraction", 0.5, 0.5001),
+        ("template_spam", "template_fraction", 0.6, 0.6001),
+        ("keyword_stuffing", "top_words_fraction", 0.2, 0.2001),
         ("machine_made", "num_machine_marks", 1, 2),
         ("product_list", "prose_words_per_price", 1.0, 0.99),
         ("num_prose_words", "num_prose_words", 20, 19),
@@ -180,6 +196,7 @@ def test_bounds(fired, rule, column, inside, outside):
         "main_text_score": 1.0,
         "words_beside_not_found": 500,
         "template_fraction": 0.0,
+        "word_salad_fraction": 0.0,
         "top_words_fraction": 0.05,
         "num_machine_marks": 0,
         "prose_words_per_price": 50.0,

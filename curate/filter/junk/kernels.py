@@ -33,6 +33,7 @@ COUNTS = (
     "words",  # words; a character of a script without spaces is half a word
     "lines",  # that hold a word
     "prose_words",  # in lines of prose
+    "salad_words",  # in lines of 8 words or more without one function word or mark
     "short_lines",  # of at most 3 words
     "short_words",  # in those
     "stop_words",
@@ -54,6 +55,7 @@ NUM_COUNTS = len(COUNTS)
     _WORDS,
     _LINES,
     _PROSE,
+    _SALAD,
     _SHORT,
     _SHORT_WORDS,
     _STOPS,
@@ -147,6 +149,8 @@ def _line(
     prose = prose or (number >= 5 and ended and (stops >= 2 or unspaced > 6))
     if prose:
         out[_PROSE] += number
+    elif number >= 8 and stops == 0 and unspaced == 0 and not ended and not inside:
+        out[_SALAD] += number
     if number <= 3:
         out[_SHORT] += 1
         out[_SHORT_WORDS] += number

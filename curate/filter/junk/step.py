@@ -9,7 +9,8 @@ ask at the same time how much prose there is:
   out, and a score (logistic, 14 features) that tells main text from what stands around it.
 - *Soft 404*, *machine-made text*: phrases, in the languages of `phrases.py`.
 - *Lists of goods*: prices with hardly a sentence between them.
-- *Template spam*: sentences that differ only in the words put into them; the same two words in every line.
+- *Spam*: lines of words that nothing holds together; sentences that differ only in the words put into them; the same two
+  words in every line.
 
 Languages: the table of function words holds 58 of them, furniture was learned from pages in English, German, Chinese, Polish,
 Greek, Russian, Portuguese and some others; elsewhere the score leans on prose and layout alone.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MIN_PRICES = 5  # below that a text is no list of goods
-_MIN_TOP_WORDS = 60  # words of prose from which the most frequent ones say something
+_MIN_TOP_WORDS = 100  # words of prose from which the most frequent ones say something
 
 
 class Junk(Filter):
@@ -42,9 +43,10 @@ class Junk(Filter):
             says that there is no such page; others have none to show.
         min_prose_words_per_price: Of a text with five prices or more. Off unless set (1 finds all lists of goods without a
             sentence): a catalogue is the main text of its page, and people label it so.
+        max_word_salad_fraction: Words in lines of 8 words or more with no function word and no mark between them.
         max_template_fraction: Words in sentences of prose (8 words or more) whose function words stand in the same order
-            in two other sentences.
-        max_top_words_fraction: The two most frequent words that are no function words, in prose of 60 words or more.
+            in two other sentences. References of programs reach a half.
+        max_top_words_fraction: The two most frequent words that are no function words, in prose of 100 words or more.
         max_machine_marks: Phrases of assistants ("as an AI language model") and of templates left unfilled. A text may
             quote one.
     """
@@ -57,6 +59,7 @@ class Junk(Filter):
         "main_text_score": "float64",
         "words_beside_not_found": "int64",
         "prose_words_per_price": "float64",
+        "word_salad_fraction": "float64",
         "template_fraction": "float64",
         "top_words_fraction": "float64",
         "num_machine_marks": "int64",
@@ -66,6 +69,7 @@ class Junk(Filter):
         "min_prose_words",
         "min_words_beside_not_found",
         "min_prose_words_per_price",
+        "max_word_salad_fraction",
         "max_template_fraction",
         "max_top_words_fraction",
         "max_machine_marks",
@@ -76,8 +80,9 @@ class Junk(Filter):
     min_prose_words: AtLeastNumber = None
     min_words_beside_not_found: AtLeastNumber = 80.0
     min_prose_words_per_price: AtLeastNumber = None
-    max_template_fraction: AtMostShare = 0.34
-    max_top_words_fraction: AtMostShare = 0.18
+    max_word_salad_fraction: AtMostShare = 0.5
+    max_template_fraction: AtMostShare = 0.6
+    max_top_words_fraction: AtMostShare = 0.2
     max_machine_marks: AtMostNumber = 1.0
 
     def model_digest(self) -> str:
@@ -112,6 +117,7 @@ class Junk(Filter):
             "prose_words_per_price": pa.array(
                 prose / np.maximum(counts["prices"], 1), mask=counts["prices"] < _MIN_PRICES
             ),
+            "word_salad_fraction": pa.array(counts["salad_words"] / np.maximum(words, 1)),
             "template_fraction": pa.array(
                 np.minimum(counts["template_words"] / np.maximum(words, 1), 1.0)
             ),  # where characters are words, they count half in `words`
@@ -127,6 +133,7 @@ class Junk(Filter):
         bounds = (
             ("soft_404", "words_beside_not_found", self.min_words_beside_not_found, None),
             ("product_list", "prose_words_per_price", self.min_prose_words_per_price, None),
+            ("word_salad", "word_salad_fraction", None, self.max_word_salad_fraction),
             ("template_spam", "template_fraction", None, self.max_template_fraction),
             ("keyword_stuffing", "top_words_fraction", None, self.max_top_words_fraction),
             ("machine_made", "num_machine_marks", None, self.max_machine_marks),
