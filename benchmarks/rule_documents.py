@@ -107,9 +107,7 @@ _SPINS = (
     "When it comes to {trade} in {city}, we are the ones that you can trust with all of it.",
     "When it comes to {trade} near {other}, we are the ones that you can trust with all of it.",
 )
-_SALAD = tuple(
-    ["cheap", "bonus", "casino", "pills", "loan", "credit", "deal", "best", "free", "online", "buy", "discount"]
-)
+_SALAD = ("cheap", "bonus", "casino", "pills", "loan", "credit", "deal", "best", "free", "online", "buy", "discount")
 _GOODS = ("drill", "hammer", "wall lamp", "garden chair", "kettle", "desk", "bicycle pump", "paint roller", "ladder")
 _GONE = {
     "en": ("Page not found", "Sorry, the page you are looking for does not exist. It may have moved. Try the search."),
