@@ -1,48 +1,53 @@
 """FineWeb's own quality rules (Penedo et al. 2024, arXiv:2406.17557, section 3.5; datatrove `fineweb_quality_filter.py`).
 
 The numbers are those of datatrove's code; for duplicate lines the paper's text says 0.1 where the code has 0.01. All bounds
-are inclusive. Words come from `curate.words.split_words`, not from spaCy.
+are inclusive.
+
+`datatrove` decides as datatrove 0.10.1 does: lines end at line feeds alone and keep the white space at their ends, its list
+of marks ends a line, words are spaCy's, a text without a line is removed first. In `curate` every line end counts, white
+space at the end of a line does not, and words come from `curate.words.split_words`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import regex
 from pydantic import Field
 
-from curate.filter.bounds import AtLeastShare, AtMostNumber, AtMostShare, Filter
+from curate.filter.bounds import AtLeastShare, AtMostNumber, AtMostShare, Switch
+from curate.filter.published import ENGLISH, Published
 from curate.stage import Rule
-from curate.text.words import count_repeats, split_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TERMINAL = regex.compile(r"\p{Sentence_Terminal}\Z")
 
-
-class FineWeb(Filter):
+class FineWeb(Published):
     """FineWeb's rules on lines. Each threshold is a number, a map by language, or off.
 
     Attributes:
-        min_terminal_line_fraction: Lines that end in a terminal mark of any script (Unicode property Sentence_Terminal).
+        variant: Whose lines and words: `curate` or `datatrove` (see above).
+        min_terminal_line_fraction: Lines that end in a terminal mark of any script (Unicode property Sentence_Terminal;
+            datatrove: its list).
         max_short_line_fraction: Lines of at most `short_line_length` characters.
         max_repeated_line_char_fraction: Characters in lines that occurred before, among those that are no line ends.
         max_newlines_per_word: Line ends per word (punctuation included).
         short_line_length: Characters.
+        empty: Remove a text without a line (datatrove: on).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("regex",)
-    reads: ClassVar[tuple[str, ...]] = ("words",)
     adds: ClassVar[Mapping[str, str]] = {
+        "num_lines": "int64",
         "terminal_line_fraction": "float64",
         "short_line_fraction": "float64",
         "repeated_line_char_fraction": "float64",
         "newlines_per_word": "float64",
     }
     decides: ClassVar[tuple[str, ...]] = (
+        "empty",
         "min_terminal_line_fraction",
         "max_short_line_fraction",
         "max_repeated_line_char_fraction",
@@ -50,32 +55,29 @@ class FineWeb(Filter):
         "by",
     )
 
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"curate": {}, "datatrove": {**ENGLISH, "empty": True}}
+
+    variant: Literal["curate", "datatrove"] = "curate"
     min_terminal_line_fraction: AtLeastShare = 0.12
     max_short_line_fraction: AtMostShare = 0.67
     max_repeated_line_char_fraction: AtMostShare = 0.01
     max_newlines_per_word: AtMostNumber = 0.3
     short_line_length: int = Field(default=30, ge=1)
+    empty: Switch = False
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of `adds`; all of them 0 for a text without a line."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        import numpy as np
 
-        num_words = pc.fill_null(pc.list_value_length(batch["words"]), 0).to_pylist()
-        rows = [self._row(text or "", count) for text, count in zip(batch["text"].to_pylist(), num_words, strict=True)]
-        return pa.record_batch({name: pa.array([row[name] for row in rows], pa.float64()) for name in self.adds})
+        from curate.filter import fineweb_kernel as kernel
+        from curate.words import text_arrays, token_arrays
 
-    def _row(self, text: str, num_words: int) -> dict[str, float]:
-        lines = split_lines(text)
-        newlines = text.count("\n")
-        total, _, again_chars = count_repeats(lines)
-        return {
-            "terminal_line_fraction": sum(_TERMINAL.search(line, len(line) - 1) is not None for line in lines)
-            / max(total, 1),
-            "short_line_fraction": sum(len(line) <= self.short_line_length for line in lines) / max(total, 1),
-            "repeated_line_char_fraction": again_chars / max(len(text) - newlines, 1),
-            "newlines_per_word": newlines / max(num_words, 1) if total else 0.0,
-        }
+        values = np.empty((batch.num_rows, len(self.adds)), np.float64)
+        variant = kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE
+        offsets = token_arrays(batch[self.reads[0]]).offsets
+        ends = kernel.ends_of_lines(variant)
+        kernel.measure(text_arrays(batch["text"]), offsets, variant, self.short_line_length, ends, values)
+        return self.columns(values)
 
     def rules(self, block: str) -> tuple[Rule, ...]:
         """Return one rule for each column, in the order in which datatrove tests them."""
@@ -86,4 +88,5 @@ class FineWeb(Filter):
             ("newlines_per_word", None, self.max_newlines_per_word),
         )
         set_bounds = (bound for bound in bounds if bound[1] is not None or bound[2] is not None)
-        return tuple(self.rule(f"{block}.{column}", column, least, most) for column, least, most in set_bounds)
+        empty = (Rule(f"{block}.empty", "num_lines", at_least=1.0),) if self.empty else ()
+        return empty + tuple(self.rule(f"{block}.{column}", column, least, most) for column, least, most in set_bounds)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
 
 from curate.filter.bounds import Filter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 ENGLISH: Mapping[str, Any] = {"words": "english"}  # what datatrove splits with
 
@@ -29,6 +34,30 @@ class Published(Filter):
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # which words, is a setting
         """The column of words that the step needs."""
         return ("english_tokens",) if self.words == "english" else ("tokens",)
+
+    def prepare(self) -> None:
+        """Compile the kernels, on a text of a word."""
+        import pyarrow as pa
+
+        from curate.words import with_words
+
+        self.apply(with_words(pa.record_batch({"text": pa.array(["word"], pa.large_string())}), self.reads))
+
+    def columns(self, values: NDArray[np.float64]) -> pa.RecordBatch:
+        """Return measured values as the columns of `adds`.
+
+        Args:
+            values: Counts are whole numbers; shape (rows, columns).
+        """
+        import pyarrow as pa
+
+        arrays = [pa.array(column, pa.float64()) for column in values.T]
+        return pa.record_batch(
+            {
+                name: array.cast(pa.int64()) if kind == "int64" else array
+                for (name, kind), array in zip(self.adds.items(), arrays, strict=True)
+            }
+        )
 
     @model_validator(mode="before")
     @classmethod

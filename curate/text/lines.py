@@ -178,3 +178,24 @@ def place_of(keys: Uint64s, size: int, key: np.uint64) -> int:
     while keys[place] != np.uint64(0) and keys[place] != key:
         place = (place + 1) & mask
     return int(place)
+
+
+@compiled
+def possible_line_ends(data: Bytes, start: int, stop: int) -> int:
+    """Return no fewer than there are line ends in data[start:stop]."""
+    count = 0
+    for i in range(start, stop):
+        byte = data[i]
+        count += (byte <= 0x1E and byte >= 0x0A) or byte == 0x85 or byte == 0xA8 or byte == 0xA9
+    return count
+
+
+@compiled
+def was_there(data: Bytes, start: int, stop: int, table: Uint64s, size: int) -> bool:
+    """Return whether table[:size] holds a span that is equal to data[start:stop]; from now on it does."""
+    key = span_key(data, start, stop)
+    place = place_of(table, size, key)
+    if table[place] == key:
+        return True
+    table[place] = key
+    return False

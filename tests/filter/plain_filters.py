@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 
 import pyarrow as pa
+import regex
 
 from curate.text.characters import SENTENCE_ENDS, SYMBOLS
 from curate.text.kinds import KIND_LETTER, KIND_PUNCTUATION, KIND_SENTENCE_END, KIND_SYMBOLS, KIND_WORD, PRIME
@@ -88,3 +89,52 @@ def repetition(text, words, variant):
     values += [top_chars(words, n) / chars for n in TOP]
     values += [reread_chars(words, n, identity) / chars for n in REPEATED]
     return {"num_chars": chars} | dict(zip(names, values, strict=True))
+
+
+# Three stops or U+2026. Ours besides: spaced stops, the centred, vertical and ideographic forms.
+ELLIPSIS_LINE = re.compile(r"(?:\.[ \u00a0]?\.[ \u00a0]?\.|…|⋯|︙|。。。)[\"'”’»)\]]*\Z")
+
+
+def quality(text, words, variant, bullets, stop_words):
+    ours = variant == "curate"
+    classes = [[unicodedata.category(sign)[0] for sign in word] for word in words]
+    if ours:
+        counted = [word for word, found in zip(words, classes, strict=True) if {"L", "N"} & set(found)]
+    else:
+        counted = [word for word in words if not set(word) <= SYMBOLS | CONTROLS]
+    lines = split_lines(text) if ours else text.splitlines()
+    ends = (
+        [ELLIPSIS_LINE.search(line, max(0, len(line) - 16)) is not None for line in lines]
+        if ours
+        else [line.rstrip().endswith(("...", "…")) for line in lines]
+    )
+    letters = sum(found.count("L") + found.count("M") for found in classes if "L" in found)
+    tokens = max(len(words), 1)
+    return {
+        "num_words": len(counted),
+        "mean_word_length": sum(map(len, counted)) / max(len(counted), 1),
+        "hash_ratio": text.count("#") / tokens,
+        "ellipsis_ratio": (text.count("...") + text.count("…")) / tokens,
+        "bullet_line_fraction": sum(line.lstrip().startswith(bullets) for line in lines) / max(len(lines), 1),
+        "ellipsis_line_fraction": sum(ends) / max(len(lines), 1),
+        "alpha_word_fraction": sum(any(map(str.isalpha, word)) for word in words) / tokens,
+        "letter_fraction": letters / max(sum(map(len, words)), 1),
+        "num_stop_words": max(len(set(words) & set(listed)) for listed in stop_words.values()),
+    }
+
+
+def fineweb(text, words, variant, short, ends):
+    ours = variant == "curate"
+    lines = split_lines(text) if ours else [line for line in text.split("\n") if line.strip()]
+    feeds = text.count("\n")
+    _, _, again = count_repeats(lines)
+    terminal = (
+        regex.search(r"\p{Sentence_Terminal}\Z", line) is not None if ours else line.endswith(ends) for line in lines
+    )
+    return {
+        "num_lines": len(lines),
+        "terminal_line_fraction": sum(terminal) / max(len(lines), 1),
+        "short_line_fraction": sum(len(line) <= short for line in lines) / max(len(lines), 1),
+        "repeated_line_char_fraction": again / max(len(text) - feeds, 1),
+        "newlines_per_word": feeds / max(len(words), 1) if lines else 0.0,
+    }

@@ -14,6 +14,7 @@ def test_by_hand(apply):
     # with punctuation: 3 + 7 + 3 = 13.
     (row,) = apply(STEP, "Short one.\nA line of more than thirty characters\n\nShort one.")
     assert row == {
+        "num_lines": 3,
         "terminal_line_fraction": 2 / 3,
         "short_line_fraction": 2 / 3,
         "repeated_line_char_fraction": 10 / 57,
@@ -32,6 +33,7 @@ def test_by_hand(apply):
 )
 def test_published_bounds(fired, column, kept, removed):
     fine = {
+        "num_lines": 9,
         "terminal_line_fraction": 1.0,
         "short_line_fraction": 0.0,
         "repeated_line_char_fraction": 0.0,

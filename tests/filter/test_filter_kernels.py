@@ -6,7 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from curate.filter import fineweb_kernel
+from curate.filter.fineweb import FineWeb
+from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
+from curate.text.characters import SENTENCE_ENDS
 from curate.words import with_words
 
 # Pieces that meet in the places where splitters, line ends and repeats differ.
@@ -67,3 +71,69 @@ def measured(step, texts):
 def test_repetition(variant, texts):
     rows, words = measured(GopherRepetition(variant=variant, words="fast"), texts)
     assert rows == [plain_filters.repetition(text, found, variant) for text, found in zip(texts, words, strict=True)]
+
+
+SIGNS = [
+    "#",
+    "-",
+    "•",
+    "– ",
+    "*",
+    "...",
+    ". . .",
+    ".\u00a0.",
+    "…",
+    "⋯",
+    "。。。",
+    "”",
+    ")",
+    '"',
+    "the",
+    "to",
+    "of ",
+    "que ",
+    "de ",
+    "3",
+]
+signs = st.lists(st.sampled_from(PIECES + SIGNS * 2), max_size=80).map("".join)
+
+
+@pytest.mark.parametrize("variant", ["curate", "datatrove"])
+@settings(max_examples=400, deadline=None)
+@given(texts=st.lists(awkward | signs, max_size=4))
+@example(
+    texts=[
+        "a " + "." * 3 + '"' * 13,
+        "a " + "." * 3 + '"' * 14,
+        "a. . .",
+        "a ." + " ." * 2 + ")" * 11,
+        "• ",
+        " ",
+        "-",
+        "\n\n-",
+    ]
+)
+def test_quality(variant, texts):
+    step = GopherQuality(variant=variant, words="fast")
+    rows, words = measured(step, texts)
+    lists = (step.bullets, step.stop_words)
+    assert rows == [
+        plain_filters.quality(text, found, variant, *lists) for text, found in zip(texts, words, strict=True)
+    ]
+
+
+# Marks that end a line for both, for datatrove alone (U+061E, U+2E53) and for Unicode alone; and what ends none.
+MARKS = [".", "?", "。", "؟", "।", "\u061e", "\u2e53", "\ufe12", "…", '"', ". ", ".\r", "\U00011f43", "!"]
+DATATROVE_MARKS = tuple(SENTENCE_ENDS | set(fineweb_kernel._MORE_ENDS))
+
+
+@pytest.mark.parametrize("variant", ["curate", "datatrove"])
+@settings(max_examples=400, deadline=None)
+@given(texts=st.lists(awkward | st.lists(st.sampled_from(PIECES + MARKS * 2), max_size=80).map("".join), max_size=4))
+def test_fineweb(variant, texts):
+    rows, words = measured(FineWeb(variant=variant, words="fast", short_line_length=3), texts)
+    expected = [
+        plain_filters.fineweb(text, found, variant, 3, DATATROVE_MARKS)
+        for text, found in zip(texts, words, strict=True)
+    ]
+    assert rows == expected

@@ -1,34 +1,32 @@
 """Gopher quality rules (Rae et al. 2021, arXiv:2112.11446, appendix A.1).
 
-Where implementations differ, the numbers and formulas are those of datatrove (`gopher_quality_filter.py`), the ones
-behind FineWeb. All bounds are inclusive: a document at the bound stays.
+All bounds are inclusive: a document at the bound stays.
 
-Where we differ from datatrove on purpose:
+`datatrove` decides as datatrove 0.10.1 does (`gopher_quality_filter.py`, behind FineWeb), rule by rule: words of spaCy, a word
+being what is not all signs of its list of punctuation, blank lines counted, the bullets • and -, lines that end in `...` or
+U+2026, English stop words. `curate` has the same formulas and numbers, and differs on purpose:
 
 - Words come from `curate.words.split_words`, not from spaCy: "don't" is one word; punctuation is words of its own there
-  and here.
+  and here. A word to be counted has a letter or digit: emoji and signs that a list of punctuation lacks are none.
 - Blank lines are never lines, so spacing a text out dilutes no fraction.
-- More bullets and ellipses are known (see `BULLETS`, `ELLIPSIS_LINE`): a list under another sign is still a list.
+- More bullets (`BULLETS`) and ellipses (spaced stops; the centred, vertical and ideographic forms) are known: a list under
+  another sign is still a list.
 - Stop words are known for more languages than English, so that a list of another language than the text's removes nothing.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, field_validator
 
-from curate.filter.bounds import AtLeastNumber, AtLeastShare, AtMostNumber, AtMostShare, Filter
+from curate.filter.bounds import AtLeastNumber, AtLeastShare, AtMostNumber, AtMostShare
+from curate.filter.published import ENGLISH, Published
 from curate.stage import Rule
-from curate.text.words import split_lines
-from curate.words import word_codes
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 # The paper says "bullet point"; datatrove counts • and -. The others are the signs that stand for them in real lists.
 BULLETS = (
@@ -56,9 +54,6 @@ BULLETS = (
     "・",
 )
 
-# datatrove: three stops or U+2026. Ours besides: spaced stops, the centred, vertical and ideographic forms. A run counts once.
-ELLIPSIS_LINE = re.compile(r"(?:\.[ \u00a0]?\.[ \u00a0]?\.|…|⋯|︙|。。。)[\"'”’»)\]]*\Z")
-
 # en: the paper's eight. The others are ours: common words that say nothing about the topic and are rare in English.
 STOP_WORDS: Mapping[str, tuple[str, ...]] = {
     "en": ("the", "be", "to", "of", "and", "that", "have", "with"),
@@ -79,11 +74,12 @@ def _tuples(value: Any) -> Any:
     return value
 
 
-class GopherQuality(Filter):
+class GopherQuality(Published):
     """Gopher's document-level rules. Each threshold is a number, a map by language, or off.
 
     Attributes:
-        min_words, max_words: Words with a letter or digit.
+        variant: Whose words, lines and lists: `curate` or `datatrove` (see above).
+        min_words, max_words: Words with a letter or digit (datatrove: not all punctuation).
         min_mean_word_length, max_mean_word_length: Characters per such word. In scripts without spaces a word is one
             character: bound them by language there.
         max_hash_ratio, max_ellipsis_ratio: `#` signs, and ellipses (`...` or `…`), per word (punctuation included).
@@ -98,9 +94,7 @@ class GopherQuality(Filter):
         bullets: Signs that begin a line of a list.
     """
 
-    version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("regex",)
-    reads: ClassVar[tuple[str, ...]] = ("words",)
+    version: ClassVar[int] = 2
     adds: ClassVar[Mapping[str, str]] = {
         "num_words": "int64",
         "mean_word_length": "float64",
@@ -131,6 +125,12 @@ class GopherQuality(Filter):
         "by",
     )
 
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "curate": {},
+        "datatrove": {**ENGLISH, "bullets": ("•", "-"), "stop_words": {"en": STOP_WORDS["en"]}},
+    }
+
+    variant: Literal["curate", "datatrove"] = "curate"
     min_words: AtLeastNumber = 50.0
     max_words: AtMostNumber = 100_000.0
     min_mean_word_length: AtLeastNumber = 3.0
@@ -157,46 +157,21 @@ class GopherQuality(Filter):
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of `adds`; all of them 0 for a text without a word."""
         import numpy as np
-        import pyarrow as pa
 
-        words = word_codes(batch["words"])
-        kinds = np.array([_kind(word) for word in words.vocabulary], np.int64).reshape(-1, 4)
-        tokens = words.ends - words.starts
-        num_words = words.per_row(kinds[:, 0])
-        texts = [text or "" for text in batch["text"].to_pylist()]
-        lines = [_list_lines(text, self.bullets) for text in texts]
-        num_lines, num_bullets, num_ellipses = np.array(lines, np.int64).reshape(-1, 3).T
-        hashes = np.array([text.count("#") for text in texts], np.int64)
-        ellipses = np.array([text.count("...") + text.count("…") for text in texts], np.int64)
-        visible = words.per_row(np.array([len(word) for word in words.vocabulary], np.int64))
-        columns = {
-            "num_words": num_words,
-            "mean_word_length": ratio(words.per_row(kinds[:, 1]), num_words),
-            "hash_ratio": ratio(hashes, tokens),
-            "ellipsis_ratio": ratio(ellipses, tokens),
-            "bullet_line_fraction": ratio(num_bullets, num_lines),
-            "ellipsis_line_fraction": ratio(num_ellipses, num_lines),
-            "alpha_word_fraction": ratio(words.per_row(kinds[:, 2]), tokens),
-            "letter_fraction": ratio(words.per_row(kinds[:, 3]), visible),
-            "num_stop_words": self._stop_words_found(words.codes, words.vocabulary, words.ends),
-        }
-        return pa.record_batch({name: pa.array(column) for name, column in columns.items()})
+        from curate.filter.gopher import quality_kernel as kernel
+        from curate.words import text_arrays, token_arrays
 
-    def _stop_words_found(
-        self, codes: NDArray[np.int64], vocabulary: list[str], ends: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        import numpy as np
-
-        code_of = {word: code for code, word in enumerate(vocabulary)}
-        rows = np.searchsorted(ends, np.arange(len(codes)), side="right")
-        most = np.zeros(len(ends), np.int64)
-        for listed in self.stop_words.values():
-            is_stop = np.zeros(len(vocabulary) + 1, np.bool_)
-            is_stop[[code_of[word] for word in listed if word in code_of]] = True
-            here = is_stop[codes]
-            distinct = np.unique(rows[here] * len(vocabulary) + codes[here]) // max(len(vocabulary), 1)
-            most = np.maximum(most, np.bincount(distinct, minlength=len(ends)))
-        return most.astype(np.int64)
+        values = np.empty((batch.num_rows, len(self.adds)), np.float64)
+        kernel.measure(
+            text_arrays(batch["text"]),
+            token_arrays(batch[self.reads[0]]),
+            kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE,
+            kernel.bullets_of(self.bullets),
+            kernel.stop_words_of(self.stop_words),
+            kernel.letter_table(),
+            values,
+        )
+        return self.columns(values)
 
     def rules(self, block: str) -> tuple[Rule, ...]:
         """Return one rule for each measure, in the order in which datatrove tests them."""
@@ -213,36 +188,3 @@ class GopherQuality(Filter):
         )
         set_bounds = (bound for bound in bounds if bound[1] is not None or bound[2] is not None)
         return tuple(self.rule(f"{block}.{column}", column, least, most) for column, least, most in set_bounds)
-
-
-def _kind(word: str) -> tuple[int, int, int, int]:
-    """Return of a word: whether it is no symbol, its length if so, whether it has a letter, its letters with their marks."""
-    import unicodedata
-
-    if word.isascii():
-        if word.isalpha():
-            return 1, len(word), 1, len(word)
-        letters = sum(map(str.isalpha, word))
-        digits = any(map(str.isdigit, word))
-        is_word = letters > 0 or digits
-        return int(is_word), len(word) if is_word else 0, int(letters > 0), letters
-    classes = [unicodedata.category(sign)[0] for sign in word]
-    letters, marks = classes.count("L"), classes.count("M")
-    is_word = letters + classes.count("N") > 0  # a mark alone is none: emoji carry variation selectors
-    return int(is_word), len(word) if is_word else 0, int(letters > 0), letters + marks if letters else 0
-
-
-def _list_lines(text: str, bullets: tuple[str, ...]) -> tuple[int, int, int]:
-    """Return the number of lines, of those that begin with a bullet, and of those that end in an ellipsis."""
-    lines = split_lines(text)
-    begin = sum(line.lstrip().startswith(bullets) for line in lines)
-    end = sum(ELLIPSIS_LINE.search(line, max(0, len(line) - 16)) is not None for line in lines)
-    return len(lines), begin, end
-
-
-def ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return part / whole, 0 where there is nothing to divide by."""
-    import numpy as np
-
-    result: NDArray[np.float64] = part / np.maximum(whole, 1)
-    return result

@@ -74,18 +74,9 @@ class GopherRepetition(Published):
     max_repeated_10gram_char_fraction: AtMostShare = 0.10
     empty: Switch = False
 
-    def prepare(self) -> None:
-        """Compile what counts, on a text of a word."""
-        import pyarrow as pa
-
-        from curate.words import with_words
-
-        self.apply(with_words(pa.record_batch({"text": pa.array(["word"], pa.large_string())}), self.reads))
-
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of `adds`; 0 where a text is too short to repeat anything."""
         import numpy as np
-        import pyarrow as pa
 
         from curate.filter.gopher import repetition_kernel as kernel
         from curate.words import text_arrays, token_arrays
@@ -93,13 +84,7 @@ class GopherRepetition(Published):
         values = np.empty((batch.num_rows, len(self.adds)), np.float64)
         variant = kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE
         kernel.measure(text_arrays(batch["text"]), token_arrays(batch[self.reads[0]]), variant, values)
-        columns = (pa.array(column, pa.float64()) for column in values.T)
-        return pa.record_batch(
-            {
-                name: column.cast(pa.int64()) if self.adds[name] == "int64" else column
-                for name, column in zip(self.adds, columns, strict=True)
-            }
-        )
+        return self.columns(values)
 
     def rules(self, block: str) -> tuple[Rule, ...]:
         """Return one rule for each column, in the order in which datatrove tests them (paragraphs first)."""

@@ -31,9 +31,10 @@ from curate.text.lines import (
     mixed,
     num_chars,
     place_of,
+    possible_line_ends,
     skip_space,
-    span_key,
     table_size,
+    was_there,
 )
 from curate.words import Texts, Tokens
 
@@ -83,7 +84,7 @@ def measure(texts: Texts, tokens: Tokens, variant: int, out: Floats) -> None:
     most_words, most_lines, most_bytes = 0, 0, 0
     for row in range(len(starts)):
         most_words = max(most_words, offsets[row + 1] - offsets[row])
-        most_lines = max(most_lines, _possible_line_ends(data, starts[row], ends[row]) + 1)
+        most_lines = max(most_lines, possible_line_ends(data, starts[row], ends[row]) + 1)
         most_bytes = max(most_bytes, ends[row] - starts[row])
     room = table_size(max(most_words, most_lines))
     most_joined = most_bytes if variant == DATATROVE else 0
@@ -112,7 +113,7 @@ def measure(texts: Texts, tokens: Tokens, variant: int, out: Floats) -> None:
             out[row, column] = 0.0
         if start == stop:
             continue
-        size = table_size(_possible_line_ends(data, start, stop) + 1)
+        size = table_size(possible_line_ends(data, start, stop) + 1)
         if variant == DATATROVE:
             total, again, again_chars = _split_repeats(data, start, stop, 1, scratch.table, size)
             first, behind = skip_space(data, start, stop), stop
@@ -136,27 +137,7 @@ def measure(texts: Texts, tokens: Tokens, variant: int, out: Floats) -> None:
             _joined_repeats(count, chars, scratch, out[row])
 
 
-@compiled
-def _possible_line_ends(data: Bytes, start: int, stop: int) -> int:
-    """Return no fewer than there are line ends in data[start:stop]."""
-    count = 0
-    for i in range(start, stop):
-        byte = data[i]
-        count += (byte <= 0x1E and byte >= 0x0A) or byte == 0x85 or byte == 0xA8 or byte == 0xA9
-    return count
-
-
 # -- lines and paragraphs ----------------------------------------------------------------------------------------------
-
-
-@compiled
-def _was_there(data: Bytes, start: int, stop: int, table: Uint64s, size: int) -> bool:
-    key = span_key(data, start, stop)
-    place = place_of(table, size, key)
-    if table[place] == key:
-        return True
-    table[place] = key
-    return False
 
 
 @compiled
@@ -180,7 +161,7 @@ def _split_repeats(data: Bytes, start: int, stop: int, feeds: int, table: Uint64
             i = behind
             continue
         total += 1
-        if _was_there(data, first, i, table, size):
+        if was_there(data, first, i, table, size):
             again += 1
             chars += num_chars(data, first, i)
         if i >= stop:
@@ -199,7 +180,7 @@ def _line_repeats(data: Bytes, start: int, stop: int, table: Uint64s, size: int)
         last = drop_space(data, i, end)
         if last > i:
             total += 1
-            if _was_there(data, i, last, table, size):
+            if was_there(data, i, last, table, size):
                 again += 1
                 chars += num_chars(data, i, last)
         i = end + line_end_size(data, end, stop) if end < stop else stop
@@ -224,7 +205,7 @@ def _block_repeats(data: Bytes, start: int, stop: int, table: Uint64s, size: int
         last = drop_space(data, begin, i)
         if last > begin:
             total += 1
-            if _was_there(data, begin, last, table, size):
+            if was_there(data, begin, last, table, size):
                 again += 1
                 chars += num_chars(data, begin, last)
         if i >= stop:
