@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-TRANSIENT = ("words", "tokens", "word_hashes")  # columns that `with_words` makes
+TRANSIENT = ("words", "tokens", "english_tokens", "word_hashes")  # columns that `with_words` makes
 
 _SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _UNSPACED = rf"[{_SCRIPTS}]"
@@ -156,13 +156,25 @@ def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatc
 
             - tokens: `split_words`, as `token_type`.
             - words: The same as strings (large_list of large_string), for stages that are not compiled.
+            - english_tokens: The tokens of spaCy's English tokenizer (`curate.text.english.rules`), as `token_type`.
             - word_hashes: `hash_word` of `folded_words` (large_list of uint64).
     """
     if "words" in columns or "tokens" in columns:
         batch = _with_fast_tokens(batch, columns)
+    if "english_tokens" in columns:
+        from curate.text.english.splitting import english_tokens
+
+        batch = batch.append_column("english_tokens", _token_column(*english_tokens(*text_arrays(batch["text"]))))
     if "word_hashes" in columns:
         batch = batch.append_column("word_hashes", _word_hashes(batch["text"]))
     return batch
+
+
+def prepare_words(columns: Collection[str]) -> None:
+    """Compile and load what `with_words` needs for these columns: in a worker before its rows, whose time is limited."""
+    import pyarrow as pa
+
+    with_words(pa.record_batch({"text": pa.array(["a"], pa.large_string())}), columns)
 
 
 def _with_fast_tokens(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:

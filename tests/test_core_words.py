@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import unicodedata
 
 import pyarrow as pa
 import pytest
@@ -7,7 +8,23 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.words import folded_words, hash_word, split_words, with_words, word_codes
+from curate.words import (
+    KIND_LETTER,
+    KIND_PUNCTUATION,
+    KIND_SENTENCE_END,
+    KIND_SYMBOLS,
+    KIND_WORD,
+    PRIME,
+    folded_words,
+    hash_word,
+    prepare_words,
+    split_words,
+    text_arrays,
+    token_arrays,
+    token_type,
+    with_words,
+    word_codes,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +109,109 @@ def test_with_words_takes_a_null_text_as_empty():
     batch = pa.record_batch({"text": pa.array([None], pa.large_string())})
     both = with_words(batch, ("words", "word_hashes"))
     assert both["words"].to_pylist() == both["word_hashes"].to_pylist() == [[]]
+
+
+def strings(batch: pa.RecordBatch, column: str) -> list[list[str]]:
+    """Return the tokens of each row of a column of `token_type` as strings."""
+    rows = zip(batch["text"].to_pylist(), batch[column].to_pylist(), strict=True)
+    return [
+        [(text or "").encode()[one["start"] : one["start"] + one["size"]].decode() for one in tokens]
+        for text, tokens in rows
+    ]
+
+
+TEXTS = ["Don't (stop)...", None, "", "é\t運河。x_1 x-1!", " \n", "f(x): 10km."]
+
+
+def test_tokens_are_split_words():
+    batch = with_words(pa.record_batch({"text": pa.array(TEXTS, pa.large_string())}), ("tokens", "words"))
+    assert strings(batch, "tokens") == batch["words"].to_pylist() == [split_words(text or "") for text in TEXTS]
+    assert batch.schema.field("tokens").type == token_type()
+
+
+def test_english_tokens_are_those_of_spacy():
+    batch = with_words(pa.record_batch({"text": pa.array(TEXTS, pa.large_string())}), ("english_tokens",))
+    assert strings(batch, "english_tokens") == [
+        ["Do", "n't", "(", "stop", ")", "..."],
+        [],
+        [],
+        ["é", "運河。x_1", "x-1", "!"],
+        [],
+        ["f(x", "):", "10", "km", "."],
+    ]
+    assert batch.schema.field("english_tokens").type == token_type()
+
+
+@pytest.mark.parametrize("column", ["tokens", "english_tokens"])
+def test_a_key_is_a_polynomial_of_the_bytes(column):
+    batch = with_words(pa.record_batch({"text": pa.array(["ab é a"], pa.large_string())}), (column,))
+    first, accented, second = batch[column].to_pylist()[0]
+    assert second["key"] == ord("a") + 1
+    assert first["key"] == ((ord("a") + 1) * PRIME + ord("b") + 1) % 2**64
+    assert accented["key"] == (0xC4 * PRIME + 0xAA) % 2**64
+    assert (accented["start"], accented["size"], accented["chars"]) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("column", ["tokens", "english_tokens"])
+@pytest.mark.parametrize(
+    ("token", "kind"),
+    [
+        ("lock", KIND_LETTER | KIND_WORD),
+        ("42", KIND_WORD),
+        ("don", KIND_LETTER | KIND_WORD),
+        (".", KIND_SYMBOLS | KIND_PUNCTUATION | KIND_SENTENCE_END),
+        ("...", KIND_SYMBOLS | KIND_PUNCTUATION),
+        (",", KIND_SYMBOLS | KIND_PUNCTUATION),
+        ("$", KIND_SYMBOLS),  # in datatrove's set; its category is Sc
+        ("†", KIND_PUNCTUATION),  # category Po; not in the set
+        ("→", 0),
+        ("。", KIND_SYMBOLS | KIND_PUNCTUATION | KIND_SENTENCE_END),
+        ("½", KIND_WORD),  # category No
+        ("ª", KIND_LETTER | KIND_WORD),
+        ("_", KIND_SYMBOLS | KIND_PUNCTUATION),
+        ("\x07", KIND_SYMBOLS),
+        ("é.é", KIND_LETTER | KIND_WORD),
+    ],
+)
+def test_kinds(column, token, kind):
+    batch = with_words(pa.record_batch({"text": pa.array([token], pa.large_string())}), (column,))
+    assert [one["kind"] for one in batch[column].to_pylist()[0]] == [kind]
+
+
+@given(st.lists(st.text() | st.none(), min_size=1))
+def test_tokens_of_any_texts(texts):
+    batch = with_words(pa.record_batch({"text": pa.array(texts, pa.large_string())}), ("tokens",))
+    for text, tokens in zip(texts, batch["tokens"].to_pylist(), strict=True):
+        words = split_words(text or "")
+        assert [one["chars"] for one in tokens] == [len(word) for word in words]
+        assert [one["size"] for one in tokens] == [len(word.encode()) for word in words]
+        assert [bool(one["kind"] & KIND_LETTER) for one in tokens] == [any(map(str.isalpha, word)) for word in words]
+        categories = [[unicodedata.category(sign)[0] for sign in word] for word in words]
+        assert [bool(one["kind"] & KIND_PUNCTUATION) for one in tokens] == [set(kinds) == {"P"} for kinds in categories]
+        assert [bool(one["kind"] & KIND_WORD) for one in tokens] == [
+            bool({"L", "N"} & set(kinds)) for kinds in categories
+        ]
+    assert strings(batch, "tokens") == [split_words(text or "") for text in texts]
+
+
+def test_arrays_of_a_slice_need_no_copy():
+    batch = with_words(pa.record_batch({"text": pa.array(TEXTS, pa.large_string())}), ("tokens",)).slice(3, 2)
+    texts, tokens = text_arrays(batch["text"]), token_arrays(batch["tokens"])
+    assert [bytes(texts.data[i:j]).decode() for i, j in zip(texts.starts, texts.ends, strict=True)] == TEXTS[3:5]
+    first, last = tokens.offsets[0], tokens.offsets[1]
+    assert tokens.size[first:last].tolist() == [2, 3, 3, 3, 3, 3, 1]
+    assert tokens.offsets.tolist() == [5, 12, 12]
+
+
+def test_a_text_of_only_tokens_grows_the_room():
+    batch = pa.record_batch({"text": pa.array(["a", ".," * 5000, "b"], pa.large_string())})
+    made = with_words(batch, ("tokens", "english_tokens"))
+    for column in ("tokens", "english_tokens"):
+        assert strings(made, column) == [["a"], [".", ","] * 5000, ["b"]]
+
+
+def test_preparing_leaves_nothing_to_compile():
+    prepare_words(("tokens", "english_tokens", "words", "word_hashes", "id"))
 
 
 def test_word_codes_of_a_slice():

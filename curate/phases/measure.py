@@ -25,6 +25,7 @@ from curate.pipeline import (
 )
 from curate.plan import TaskContext
 from curate.stage import Stage, Step
+from curate.words import prepare_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,14 @@ def measure_shard(
             schema = pa.schema([pa.field("id", pa.string(), nullable=False), *measure.schema])
             files[measure.key] = stack.enter_context(ParquetFile(output.path("measurements.parquet"), schema))
         rows = 0
+        running = [block for block in blocks[:until] if block in wanted or block.step.rewrites]
+        prepare_words({name for block in running for name in block.step.reads})
+        for block in running:
+            block.step.prepare()
         for batch in read_batches(path):
             ids = batch["id"]
             rows += batch.num_rows
-            for block in blocks[:until]:
-                if block not in wanted and not block.step.rewrites:
-                    continue
+            for block in running:
                 batch = add_words(batch, block.step.reads)  # once a revision, whoever reads them
                 result, text, failures = apply_step(block.step, block.name, source, block.stage_key, batch, context)
                 if block.step.rewrites:

@@ -58,7 +58,7 @@ _CONTROLS = ((0, 9), (11, 13), (13, 32), (127, 160))
 
 
 # Where Unicode has characters: what lies beyond has no category but Co and Cn, in any version (test_characters).
-_ASSIGNED = (range(0x40000), range(0xE0000, 0xE1000))
+ASSIGNED = (range(0x40000), range(0xE0000, 0xE1000))
 
 
 def members(expression: str) -> npt.NDArray[np.bool_]:
@@ -69,7 +69,7 @@ def members(expression: str) -> npt.NDArray[np.bool_]:
     """
     pattern = regex.compile(f"(?V1){expression}+")
     flags = np.zeros(NUM_CODE_POINTS, np.bool_)
-    for codes in _ASSIGNED:
+    for codes in ASSIGNED:
         for match in pattern.finditer("".join(map(chr, codes))):
             flags[codes.start + match.start() : codes.start + match.end()] = True
     return flags
@@ -84,7 +84,7 @@ def kind_table() -> Bytes:
     """
     table = np.zeros(NUM_CODE_POINTS, np.uint8)
     bits = {"L": KIND_LETTER | KIND_WORD, "N": KIND_WORD, "P": KIND_PUNCTUATION}
-    for codes in _ASSIGNED:
+    for codes in ASSIGNED:
         categories = "".join([unicodedata.category(chr(code))[0] for code in codes]).encode()
         for category, value in bits.items():
             is_such = np.frombuffer(categories, np.uint8) == ord(category)

@@ -1,0 +1,55 @@
+"""The distinct chunks between white space of the real texts that `record_english.py` asked spaCy about, and their digest.
+
+Imports nothing of curate: it runs beside spaCy, and beside our own splitter.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+LONGEST = 2000  # characters of a chunk
+
+
+def _texts(data: Path, corpus: str) -> Iterator[str]:
+    if corpus == "02_gold":
+        for path in sorted((data / corpus).glob("*/gold.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                yield json.loads(line).get("text") or ""
+        for path in sorted((data / corpus).glob("*/html/*.gz")):
+            yield gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+    elif corpus == "03_raw_html":
+        with gzip.open(data / corpus / "raw.warc.gz") as file:
+            for line in file:
+                yield line.decode("utf-8", "replace")
+    else:
+        [path] = (data / corpus).glob("[bc]o*.jsonl.gz")
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for row in lines:
+                yield json.loads(row)["text"]
+
+
+CORPORA = ("02_gold", "03_raw_html", "04_books", "05_code")
+
+
+def distinct_chunks(data: Path, corpus: str) -> list[str]:
+    """Return the distinct chunks of a corpus, sorted."""
+    found: set[str] = set()
+    for text in _texts(data, corpus):
+        found.update(text.split())
+    return sorted(chunk for chunk in found if len(chunk) <= LONGEST)
+
+
+def digests(chunks: Iterable[str], split: Callable[[str], Sequence[str]]) -> dict[str, object]:
+    """Return the number of chunks and of tokens, and a digest of all tokens of all chunks."""
+    digest = hashlib.sha256()
+    num_chunks = num_tokens = 0
+    for chunk in chunks:
+        tokens = split(chunk)
+        num_chunks += 1
+        num_tokens += len(tokens)
+        digest.update("\x1f".join(tokens).encode() + b"\n")
+    return {"chunks": num_chunks, "tokens": num_tokens, "sha256": digest.hexdigest()}
