@@ -26,6 +26,7 @@ from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
 from curate.filter.junk.step import Junk
 from curate.filter.language import Language
+from curate.filter.refinedweb import RefinedWebLines
 from curate.filter.url import Url
 from curate.gate import Gate
 from curate.mix import Mixture
@@ -65,6 +66,7 @@ STEPS: Mapping[str, type[Step]] = {
     "gopher_quality": GopherQuality,
     "gopher_repetition": GopherRepetition,
     "c4_lines": C4Lines,
+    "refinedweb_lines": RefinedWebLines,
     "fineweb": FineWeb,
     "code": Code,
     "junk": Junk,
