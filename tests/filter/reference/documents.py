@@ -51,9 +51,8 @@ def digest(text: str) -> str:
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file."""
-    with path.open("rb") as stored:
-        for line in gzip.open(stored) if path.suffix == ".gz" else stored:
-            yield json.loads(line)
+    stored = path.read_bytes()
+    yield from map(json.loads, (gzip.decompress(stored) if path.suffix == ".gz" else stored).splitlines())
 
 
 def text_of(data: Path, row: dict[str, Any], how: str) -> str:
