@@ -19,6 +19,7 @@ from curate.report.curves import training
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
 from curate.report.rules import idle_rules, resolved_recipe
 from curate.report.run import RunFolder
+from curate.report.slices import slices
 from curate.report.spread import spreads
 from curate.report.truth import planted
 
@@ -56,7 +57,8 @@ def build_report(path: Path) -> dict[str, Any]:
         "planted": planted(path),
         "balanced": all(check["holds"] for rows in checks.values() for check in rows),
         "samples": removed_samples(run, counted, funnels),
-        "idle_rules": {source: idle_rules(recipe, source, counted[source].fired) for source in run.sources},
+        "idle_rules": {source: idle_rules(run, recipe, source, counted[source].fired) for source in run.sources},
+        "slices": {source: slices(run, source) for source in run.sources},
         "measurements": {source: spreads(run, recipe, source, counted[source].fired) for source in run.sources},
         "duplicates": duplicates(run, seed),
         "contamination": contamination(run),

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import RecipeError
-from curate.report.run import RunFolder
+from curate.expression import expression_columns
+from curate.report.run import RunFolder, damage_named
 from curate.stage import Rule, bound_for
 
 if TYPE_CHECKING:
@@ -32,11 +33,54 @@ def rules_of(recipe: Recipe | None, source: str) -> dict[str, tuple[Rule, ...]]:
     return {block.name: block.rules() for one in recipe.sources if one.name == source for block in one.steps}
 
 
-def idle_rules(recipe: Recipe | None, source: str, fired: Mapping[str, int]) -> list[dict[str, str]]:
-    """Return the rules of a source that fired on no document, with their bounds; rules that are off are left out."""
-    rules = [rule for block in rules_of(recipe, source).values() for rule in block]
-    asked = [{"rule": rule.name, "bound": threshold(rule, {})} for rule in rules if not fired.get(rule.name)]
-    return [row for row in asked if row["bound"] != "off"]
+def idle_rules(
+    run: RunFolder, recipe: Recipe | None, source: str, fired: Mapping[str, int]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rules of a source that tell nothing apart: `never` fired on a document, or fired on every one (`always`).
+
+    Each has its bound, the documents that had a value, and the lowest and the highest value: how near a document came. Rules
+    that are off are left out. Values come from the statistics of the files, exactly.
+    """
+    never, always = [], []
+    ranges: dict[str, tuple[int, Any, Any]] = {}
+    for block, rules in rules_of(recipe, source).items():
+        ranges |= _ranges(run, source, block)
+        for rule in rules:
+            bound = threshold(rule, {})
+            if bound == "off":
+                continue
+            columns = [rule.column] if rule.expression is None else list(expression_columns(rule.expression))
+            seen = [ranges.get(column, (0, None, None)) for column in columns]
+            count, low, high = seen[0] if len(seen) == 1 else (min((one[0] for one in seen), default=0), None, None)
+            row = {"rule": rule.name, "bound": bound, "documents": count, "lowest": low, "highest": high}
+            if not fired.get(rule.name):
+                never.append(row)
+            elif count and fired[rule.name] >= count:
+                always.append(row)
+    return {"never": never, "always": always}
+
+
+def _ranges(run: RunFolder, source: str, block: str) -> dict[str, tuple[int, Any, Any]]:
+    """Return of each measured column the documents with a value, and for numbers the lowest and the highest."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, tuple[int, Any, Any]] = {}
+    for path in run.shards("measurements", source, block):
+        with damage_named(path):
+            metadata = pq.read_metadata(path)
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                column = metadata.row_group(group).column(place)
+                said = column.statistics
+                count = column.num_values - (said.null_count or 0) if said is not None else column.num_values
+                ends = []
+                if said is not None and said.has_min_max and isinstance(said.min, int | float):
+                    ends = [said.min + 0, said.max + 0]  # Parquet writes 0 as -0.0
+                before, low, high = found.get(column.path_in_schema, (0, None, None))
+                values = [value for value in (low, high, *ends) if value is not None]
+                both = (min(values), max(values)) if values else (None, None)
+                found[column.path_in_schema] = (before + count, *both)
+    return found
 
 
 def threshold(rule: Rule, measured: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.document import CONTAMINATION, CURATED, DECISION, DUPLICATES, EDITS, EXTRACTED, QUARANTINE
+from curate.pipeline import SIZES
 from curate.text.hashing import document_id
 from curate.tokens.order import num_windows
 from curate.tokens.shard import ShardWriter, write_manifest
@@ -237,6 +238,7 @@ def build_run(run: Path) -> list[Doc]:
                 for doc in texts
             ]
             write(run / "extracted" / source / name, rows, EXTRACTED)
+            write(run / "sizes" / source / name, [{"id": doc.id, "bytes": num_bytes(doc)} for doc in texts], SIZES)
             write(run / "decisions" / source / name, [decision(doc) for doc in part], DECISION)
             kept = [doc for doc in part if doc.rule is None]
             rows = [

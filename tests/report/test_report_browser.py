@@ -127,6 +127,22 @@ def test_the_funnel_fits_a_small_laptop(html: str, tmp_path: Path) -> None:
     assert "<title>over: 0,0,0</title>" in visit.dom, re.findall("<title>.*?</title>", visit.dom)[:1]
 
 
+def test_who_was_removed_fits_a_small_laptop(html: str, tmp_path: Path) -> None:
+    page = tmp_path / "slices.html"
+    probe = (
+        "<script>const tables = [...document.querySelectorAll('#slices table')].filter((one) => one.checkVisibility());"
+        "const over = tables.map((one) => one.parentElement.scrollWidth - one.parentElement.clientWidth);"
+        "const bars = tables.map((one) => Math.min(...[...one.querySelectorAll('.mix svg')].map((svg) => svg.clientWidth)) > 60);"
+        "document.title = 'over: ' + Math.max(...over) + ', bars: ' + bars.every((one) => one) + ', open: ' + tables.length"
+        "</script>"
+    )
+    page.write_text(re.sub(r"<meta http-equiv[^>]*>", "", html).replace("</body>", probe + "</body>"))
+    visit = Visit(page, tmp_path / "profile-5", "--window-size=1280,900")
+    assert visit.console == []
+    # open stand the first two tables of each source: language and domain of web, length of code
+    assert "<title>over: 0, bars: true, open: 3</title>" in visit.dom, re.findall("<title>.*?</title>", visit.dom)[:1]
+
+
 def test_the_policy_stops_what_is_injected(html: str, tmp_path: Path) -> None:
     page = tmp_path / "injected.html"
     evil = '<script>document.title = "owned"</script><img src="http://127.0.0.1:9/x.png" onerror="document.title = \'owned\'">'

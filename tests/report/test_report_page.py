@@ -227,7 +227,7 @@ def test_the_page_tells_the_funnel_and_what_was_asked(page: Page, report: dict[s
     assert "99 documents read, 52 kept (52.5%)" in text
     assert "Every document and byte is accounted for" in text
     assert "50 to 100000" in text
-    assert "rules fired on no document" in text
+    assert "rules never fired" in text
     for library, version in report["libraries"].items():
         assert f"{library}{version}" in text.replace(" ", "")
     assert report["recipe_text"].splitlines()[0] in text
