@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from curate.filter.bounds import AtLeastShare, AtMostNumber, AtMostShare, Switch
-from curate.filter.published import ENGLISH, Published
+from curate.filter.fineweb2 import BoundsByLanguage
+from curate.filter.published import ENGLISH
 from curate.stage import Rule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class FineWeb(Published):
+class FineWeb(BoundsByLanguage):
     """FineWeb's rules on lines. Each threshold is a number, a map by language, or off.
 
     Attributes:
@@ -53,6 +54,7 @@ class FineWeb(Published):
         "max_repeated_line_char_fraction",
         "max_newlines_per_word",
         "by",
+        "bounds",
     )
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"curate": {}, "datatrove": {**ENGLISH, "empty": True}}
@@ -70,13 +72,12 @@ class FineWeb(Published):
         import numpy as np
 
         from curate.filter import fineweb_kernel as kernel
-        from curate.words import text_arrays, token_arrays
 
         values = np.empty((batch.num_rows, len(self.adds)), np.float64)
         variant = kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE
-        offsets = token_arrays(batch[self.reads[0]]).offsets
+        offsets = self.tokens(batch).offsets
         ends = kernel.ends_of_lines(variant)
-        kernel.measure(text_arrays(batch["text"]), offsets, variant, self.short_line_length, ends, values)
+        kernel.measure(self.texts(batch), offsets, variant, self.short_line_length, ends, values)
         return self.columns(values)
 
     def rules(self, block: str) -> tuple[Rule, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from curate.words import Texts, Tokens
+
+_Arrays = TypeVar("_Arrays", bound="Texts | Tokens")
+
 ENGLISH: Mapping[str, Any] = {"words": "english"}  # what datatrove splits with
+
+
+def frozen(arrays: _Arrays) -> _Arrays:
+    """Return arrays that nobody may write to: compiled code has one form for these and another for those one may."""
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
 
 
 class Published(Filter):
@@ -36,12 +47,25 @@ class Published(Filter):
         return ("english_tokens",) if self.words == "english" else ("tokens",)
 
     def prepare(self) -> None:
-        """Compile the kernels, on a text of a word."""
+        """Compile the kernels, on a text of two lines: each takes a path of its own through C4."""
         import pyarrow as pa
 
         from curate.words import with_words
 
-        self.apply(with_words(pa.record_batch({"text": pa.array(["word"], pa.large_string())}), self.reads))
+        texts = pa.array(["The lock opened at dawn.\nThe barge left at noon.[1]"], pa.large_string())
+        self.apply(with_words(pa.record_batch({"text": texts}), self.reads))
+
+    def texts(self, batch: pa.RecordBatch) -> Texts:
+        """Return the texts of a batch as the kernels take them."""
+        from curate.words import text_arrays
+
+        return frozen(text_arrays(batch["text"]))
+
+    def tokens(self, batch: pa.RecordBatch) -> Tokens:
+        """Return the words of a batch as the kernels take them."""
+        from curate.words import token_arrays
+
+        return frozen(token_arrays(batch[self.reads[0]]))
 
     def columns(self, values: NDArray[np.float64]) -> pa.RecordBatch:
         """Return measured values as the columns of `adds`.

@@ -12,8 +12,8 @@ import regex
 
 from curate.text.characters import SENTENCE_ENDS, SYMBOLS
 from curate.text.kinds import KIND_LETTER, KIND_PUNCTUATION, KIND_SENTENCE_END, KIND_SYMBOLS, KIND_WORD, PRIME
-from curate.text.words import count_repeats, split_lines, split_paragraphs
-from curate.words import token_type
+from curate.text.words import count_repeats, split_lines, split_paragraphs, split_sentences
+from curate.words import folded_words, split_words, token_type
 
 CONTROLS = frozenset(map(chr, (*range(9), 11, 12, *range(13, 32), *range(127, 160))))
 
@@ -138,3 +138,66 @@ def fineweb(text, words, variant, short, ends):
         "repeated_line_char_fraction": again / max(len(text) - feeds, 1),
         "newlines_per_word": feeds / max(len(words), 1) if lines else 0.0,
     }
+
+
+CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
+POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
+
+
+def sentencizer(line):
+    """Return the number of sentences that spaCy's sentencizer finds in a line split by `split_words`."""
+    tokens, place = [], 0
+    for word in [*split_words(line), ""]:
+        behind = line.index(word, place) if word else len(line)
+        gap = line[place:behind]
+        tokens += [gap] * (gap not in ("", " "))
+        tokens += [word] * bool(word)
+        place = behind + len(word)
+    starts, seen = {0}, False
+    for position, found in enumerate(tokens):
+        ends = found in SENTENCE_ENDS
+        if seen and not ends and {unicodedata.category(sign)[0] for sign in found} != {"P"}:
+            starts.add(position)
+            seen = False
+        elif ends:
+            seen = True
+    return len(starts)
+
+
+def c4(text, step):
+    ours = step.variant != "datatrove"
+    row = {"text": ""} | dict.fromkeys(step.adds, 0)
+    kept, judged = [], False
+    for full_line in text.splitlines():
+        line = full_line.strip()
+        words = line.split()
+        if step.max_word_length is not None and any(len(word) > step.max_word_length for word in words):
+            row["num_lines_long_word"] += 1
+            continue
+        if step.citations:
+            line = CITATION.sub("", line)
+        if step.terminal_punctuation and (not line.endswith(step.terminal_marks) or line.endswith("...")):
+            row["num_lines_unterminated"] += bool(line)
+            continue
+        if step.min_words_per_line is not None and len(words) < step.min_words_per_line:
+            folded = len(folded_words(line)) if ours and not line.isascii() else 0
+            if folded < step.min_words_per_line:
+                row["num_lines_few_words"] += bool(line)
+                continue
+        lowered = line.lower()
+        if ours or (step.lorem_ipsum and not judged):
+            row["num_lorem_ipsum"] += lowered.count("lorem ipsum")
+            judged = judged or "lorem ipsum" in lowered
+        if step.javascript and "javascript" in lowered:
+            row["num_lines_javascript"] += 1
+            continue
+        if ours or (step.curly_bracket and not judged):
+            row["num_curly_brackets"] += line.count("{")
+            judged = judged or "{" in line
+        if step.policy and any(phrase in lowered for phrase in POLICY):
+            row["num_lines_policy"] += 1
+            continue
+        kept.append(line)
+        row["num_lines_kept"] += bool(line)
+        row["num_sentences"] += len(split_sentences(line)) if ours else sentencizer(line)
+    return row | {"text": "\n".join(kept).strip()}

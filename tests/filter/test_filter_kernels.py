@@ -1,5 +1,6 @@
 """The kernels of the filters against plain Python, on texts made to be awkward and on real ones."""
 
+import numpy as np
 import plain_filters
 import pyarrow as pa
 import pytest
@@ -7,10 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curate.filter import fineweb_kernel
+from curate.filter.c4 import C4Lines
 from curate.filter.fineweb import FineWeb
 from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
 from curate.text.characters import SENTENCE_ENDS
+from curate.text.sentences import count_sentences, sentence_tables
+from curate.text.words import split_sentences
 from curate.words import with_words
 
 # Pieces that meet in the places where splitters, line ends and repeats differ.
@@ -137,3 +141,106 @@ def test_fineweb(variant, texts):
         for text, found in zip(texts, words, strict=True)
     ]
     assert rows == expected
+
+
+LINES = [
+    "Three words here. ",
+    "[1]",
+    "[२]",
+    "[edit]",
+    "[citation needed]",
+    "[",
+    "]",
+    "[]",
+    "java",
+    "script ",
+    "JavaScript ",
+]
+LINES += [
+    "Use ",
+    "coo\u212aies",
+    "cookies",
+    " of ",
+    "Lorem ",
+    "ipsum",
+    "Ipsum. ",
+    "terms",
+    "Privacy Policy",
+    "\u0130",
+    "{",
+]
+LINES += [
+    "'",
+    "”",
+    "。",
+    "Mr. ",
+    "No. 5",
+    "船闸",
+    "ก็",
+    "\u0345",
+    "\ufeff",
+    "x" * 8,
+    "é" * 5,
+    "  ",
+    ".\t",
+    "?!",
+    '."',
+    "...",
+]
+LINES += ["\n"] * 2
+lines = st.lists(st.sampled_from(LINES * 2 + PIECES), max_size=60).map("".join)
+switches = st.fixed_dictionaries(
+    {
+        name: st.booleans()
+        for name in ("terminal_punctuation", "citations", "javascript", "policy", "lorem_ipsum", "curly_bracket")
+    }
+    | {"min_words_per_line": st.sampled_from([None, 1, 3]), "max_word_length": st.sampled_from([None, 7])}
+)
+
+
+@pytest.mark.parametrize("variant", ["paper", "tfds", "datatrove"])
+@settings(max_examples=500, deadline=None)
+@given(texts=st.lists(awkward | lines, max_size=4), switched=switches)
+@example(texts=[" [1] Hello there you.  [2]\nA b c."], switched={"terminal_punctuation": False})
+def test_c4(variant, texts, switched):
+    step = C4Lines(variant=variant, words="fast", **switched)
+    rows, _ = measured(step, texts)
+    assert rows == [plain_filters.c4(text, step) for text in texts]
+
+
+ABBREVIATIONS = [
+    ".",
+    ". ",
+    "! ",
+    "?",
+    "…",
+    "。",
+    "A",
+    "J",
+    "Mr",
+    "mr",
+    "e.g",
+    "1",
+    "3",
+    " ",
+    '"',
+    ")",
+    "(",
+    "¿",
+    "*",
+    "No",
+    "pág",
+    "PÁG",
+]
+ABBREVIATIONS += ["word", "é", "\u00a0", "\x1f", "\u212a", "fig", "．", "」", "'", "z.b", "ª", "Ⅰ", "²", "ǅ", "a" * 13]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    line=st.lists(st.sampled_from(ABBREVIATIONS), max_size=16).map("".join)
+    | st.text(st.characters(exclude_characters="\n\r\u2029"), max_size=30)
+)
+def test_sentences(line):
+    line = "".join(line.splitlines())
+    data = np.frombuffer(line.encode("utf-8", "ignore"), np.uint8)
+    assert count_sentences(data, 0, len(data), sentence_tables()) == len(split_sentences(data.tobytes().decode()))

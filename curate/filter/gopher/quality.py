@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, field_validator
 
 from curate.filter.bounds import AtLeastNumber, AtLeastShare, AtMostNumber, AtMostShare
-from curate.filter.published import ENGLISH, Published
+from curate.filter.fineweb2 import BoundsByLanguage
+from curate.filter.published import ENGLISH
 from curate.stage import Rule
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _tuples(value: Any) -> Any:
     return value
 
 
-class GopherQuality(Published):
+class GopherQuality(BoundsByLanguage):
     """Gopher's document-level rules. Each threshold is a number, a map by language, or off.
 
     Attributes:
@@ -123,6 +124,7 @@ class GopherQuality(Published):
         "min_letter_fraction",
         "min_stop_words",
         "by",
+        "bounds",
     )
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -159,12 +161,11 @@ class GopherQuality(Published):
         import numpy as np
 
         from curate.filter.gopher import quality_kernel as kernel
-        from curate.words import text_arrays, token_arrays
 
         values = np.empty((batch.num_rows, len(self.adds)), np.float64)
         kernel.measure(
-            text_arrays(batch["text"]),
-            token_arrays(batch[self.reads[0]]),
+            self.texts(batch),
+            self.tokens(batch),
             kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE,
             kernel.bullets_of(self.bullets),
             kernel.stop_words_of(self.stop_words),

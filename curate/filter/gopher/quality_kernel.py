@@ -74,7 +74,7 @@ def bullets_of(signs: tuple[str, ...]) -> Bullets:
     begins = np.zeros(256, np.bool_)
     begins[[part[0] for part in parts if part]] = True
     return Bullets(
-        np.frombuffer(b"".join(parts), np.uint8), np.cumsum([len(part) for part in parts], dtype=np.int64), begins
+        np.array(list(b"".join(parts)), np.uint8), np.cumsum([len(part) for part in parts], dtype=np.int64), begins
     )
 
 

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from curate.filter.bounds import AtMostNumber, AtMostShare, Switch
-from curate.filter.published import ENGLISH, Published
+from curate.filter.fineweb2 import BoundsByLanguage
+from curate.filter.published import ENGLISH
 from curate.stage import Rule
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _TOP = (2, 3, 4)
 _REPEATED = (5, 6, 7, 8, 9, 10)
 
 
-class GopherRepetition(Published):
+class GopherRepetition(BoundsByLanguage):
     """Gopher's repetition rules (table A1). Each threshold is a number, a map by language, or off.
 
     Repeats are counted after the first occurrence. Every character fraction divides by all characters of the text.
@@ -55,7 +56,7 @@ class GopherRepetition(Published):
         **{f"top_{n}gram_char_fraction": "float64" for n in _TOP},
         **{f"repeated_{n}gram_char_fraction": "float64" for n in _REPEATED},
     }
-    decides: ClassVar[tuple[str, ...]] = ("empty", *(f"max_{name}" for name in adds if name != "num_chars"), "by")
+    decides: ClassVar[tuple[str, ...]] = ("empty", *(f"max_{name}" for name in adds if name != "num_chars"), "by", "bounds")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"curate": {}, "datatrove": {**ENGLISH, "empty": True}}
 
     variant: Literal["curate", "datatrove"] = "curate"
@@ -79,11 +80,10 @@ class GopherRepetition(Published):
         import numpy as np
 
         from curate.filter.gopher import repetition_kernel as kernel
-        from curate.words import text_arrays, token_arrays
 
         values = np.empty((batch.num_rows, len(self.adds)), np.float64)
         variant = kernel.DATATROVE if self.variant == "datatrove" else kernel.CURATE
-        kernel.measure(text_arrays(batch["text"]), token_arrays(batch[self.reads[0]]), variant, values)
+        kernel.measure(self.texts(batch), self.tokens(batch), variant, values)
         return self.columns(values)
 
     def rules(self, block: str) -> tuple[Rule, ...]:
