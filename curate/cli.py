@@ -24,9 +24,7 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(help="The store of results: list it, free space.", no_args_is_help=True, rich_markup_mode=None)
 mixture_app = typer.Typer(help="Plan or optimise weights (not built yet).", no_args_is_help=True, rich_markup_mode=None)
-classifier_app = typer.Typer(
-    help="Train or apply a quality classifier (not built yet).", no_args_is_help=True, rich_markup_mode=None
-)
+classifier_app = typer.Typer(help="Train or apply a fastText classifier.", no_args_is_help=True, rich_markup_mode=None)
 tokenizer_app = typer.Typer(
     help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None
 )
@@ -207,11 +205,77 @@ for _name in ("audit", "compare", "ablate", "export"):
     app.command(_name, context_settings=_LATER)(_later(_name))
 for _parent, _group, _names in (
     ("mixture", mixture_app, ("plan", "optimize")),
-    ("classifier", classifier_app, ("train", "score")),
     ("tokenizer", tokenizer_app, ("train",)),
 ):
     for _name in _names:
         _group.command(_name, context_settings=_LATER)(_later(f"{_parent} {_name}"))
+
+
+@classifier_app.command("train")
+def classifier_train(
+    output: Annotated[Path, typer.Option(help="Folder for model.bin, card.json and the documents that were used.")],
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A recipe with a section `classifier`; or name files below.", show_default=False),
+    ] = None,
+    positive: Annotated[list[str] | None, typer.Option(help="Files of good documents; may be repeated.")] = None,
+    negative: Annotated[
+        list[str] | None, typer.Option(help="Files of the pool to be filtered; may be repeated.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="Field that holds the text, of JSON Lines and Parquet.")] = "text",
+    sets: Sets = None,
+    cache: Annotated[Path | None, typer.Option(help="Store of results.  [default: $XDG_CACHE_HOME/curate]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes.  [default: all cores]")] = None,
+    memory: Annotated[str, typer.Option(help="Buffers of a whole-corpus phase; never changes the result.")] = "1G",
+    allow_code: AllowCode = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings only.")] = False,
+) -> None:
+    """Fit a quality, score or topic model, judge it on documents that it never saw, and write its card.
+
+    The documents are those that a recipe keeps up to the phase collect, so its gates, filters and deduplication apply to
+    them. Fitted in one thread with a fixed seed: the same inputs give the same bytes.
+    """
+    from curate.classify.train import SUMMARY, train_classifier, write_recipe
+
+    if (recipe is None) == (not positive and not negative):
+        raise UsageError(
+            "classifier train: name a recipe with a section `classifier`, or --positive and --negative files."
+        )
+    if recipe is None:
+        if not (positive and negative):
+            raise UsageError("classifier train: both --positive and --negative are needed.")
+        recipe = write_recipe(output, positive, negative, text)
+    trained = train_classifier(
+        recipe,
+        output=output,
+        cache=cache,
+        sets=sets or (),
+        workers=workers,
+        memory=memory,
+        allow_code=allow_code,
+        quiet=quiet,
+    )
+    print((trained.folder / SUMMARY).read_text(), end="")
+
+
+@classifier_app.command("score")
+def classifier_score(
+    model: Annotated[str, typer.Argument(help="A folder that `classifier train` wrote, or a fastText model file.")],
+    paths: Annotated[list[str], typer.Argument(help="Files of documents: JSON Lines, Parquet, WARC, EPUB, text.")],
+    output: Annotated[Path, typer.Option(help="A .parquet or .jsonl file.")],
+    text: Annotated[str, typer.Option(help="Field that holds the text, of JSON Lines and Parquet.")] = "text",
+    label: Annotated[str | None, typer.Option(help="Label whose probability is the score, without a card.")] = None,
+    form: Annotated[str | None, typer.Option(help="Form of the text, without a card: line or folded.")] = None,
+) -> None:
+    """Write label, probability and score of every document."""
+    from curate.classify.score import score_files
+
+    if form not in (None, "line", "folded"):
+        raise UsageError(f"--form {form}: must be line or folded.")
+    scored, refused = score_files(model, paths, output, text=text, label=label, form=form)
+    print(
+        f"{scored:,} documents scored in {output}" + (f", {refused:,} records could not be read." if refused else ".")
+    )
 
 
 @cache_app.command("list")

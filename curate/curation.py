@@ -18,6 +18,7 @@ from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
 from curate.repeated import cut_lines, lines_measure
+from curate.resolved import resolve_bounds
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
@@ -388,6 +389,7 @@ class Curation:
         """Apply bounds to numbers."""
         from curate.phases.decide import decide_shard
 
+        resolve_bounds(self)
         tasks = []
         for shard in self.shards:
             blocks = [dataclasses.astuple(block) for block in shard.judged]

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from curate.classify.settings import Classifier
 from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
 from curate.errors import Problem, RecipeError, UsageError
@@ -46,9 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")
 _BLOCK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*\Z")
 
 
-def load(
-    path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False, base: Path | None = None
-) -> Recipe:
+def load(path: str | Path, *, sets: Iterable[str] = (), allow_code: bool = False, base: Path | None = None) -> Recipe:
     """Read and check a recipe.
 
     Args:
@@ -127,6 +126,7 @@ class _Loader:
             "validation",
             "mixture",
             "train",
+            "classifier",
             "evaluate",
         )
         for key in values:
@@ -147,6 +147,7 @@ class _Loader:
             "validation": self._section(Validation, ("validation",)),
             "mixture": self._section(Mixture, ("mixture",)),
             "train": self._section(Train, ("train",)),
+            "classifier": self._section(Classifier, ("classifier",)),
         }
         self._cross_checks(sources, sections)
         self._check_token_sources(sources, sections)
@@ -406,7 +407,7 @@ class _Loader:
         if not isinstance(value, str):
             return value
         found = self.base / value
-        if not found.is_file():
+        if not found.exists():  # a classifier is a folder
             self.problem(key, f"{found} does not exist. A relative path starts at the recipe's folder.")
         return str(found)
 
@@ -489,6 +490,10 @@ class _Loader:
                         f"names '{name}', which is no source of texts{nearest(name, names)}",
                     )
         self._check_weights(names)
+        classifier = sections["classifier"]
+        for name in classifier.named() if classifier is not None else ():
+            if name not in [source.name for source in sources]:
+                self.problem(("classifier",), f"names '{name}', which is no source of texts{nearest(name, names)}")
         if mixture is not None:
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
             for name in caps:

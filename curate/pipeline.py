@@ -20,7 +20,7 @@ from curate.document import REMOVED, ROWS_PER_GROUP
 from curate.errors import CurateError, StageError
 from curate.ledger import balance
 from curate.plan import TaskContext
-from curate.stage import Bound, Rule, Step, bound_for, null_divisions
+from curate.stage import Bound, Rule, Share, Step, bound_for, null_divisions
 from curate.words import TRANSIENT, with_words
 
 BATCH_ROWS = 256
@@ -241,13 +241,17 @@ def evaluate(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> F
 def _bounds(bound: Bound, labels: pa.ChunkedArray | None, rows: int, off: float) -> np.ndarray:
     """Return the number that a bound means for each document, `off` where there is none."""
     if labels is None or not isinstance(bound, Mapping):
-        number = bound_for(bound, None)
-        return np.full(rows, off if number is None else number)
+        return np.full(rows, _number(bound_for(bound, None), off))
     encoded = labels.combine_chunks().dictionary_encode()
     found = [bound_for(bound, label) for label in (*encoded.dictionary.to_pylist(), None)]
-    numbers = np.array([off if number is None else number for number in found], np.float64)
+    numbers = np.array([_number(number, off) for number in found], np.float64)
     places: np.ndarray = pc.fill_null(encoded.indices, len(found) - 1).to_numpy()
     return np.asarray(numbers[places])
+
+
+def _number(bound: float | Share | None, off: float) -> float:
+    assert not isinstance(bound, Share), "shares are resolved before rules are applied"
+    return off if bound is None else bound
 
 
 def _evaluate_expression(rule: Rule, columns: Mapping[str, pa.ChunkedArray], rows: int) -> Fired:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from curate.classify.settings import Classifier
 from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
 from curate.extract.auto.extractor import Auto
@@ -26,7 +27,10 @@ from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
 from curate.filter.junk.step import Junk
 from curate.filter.language import Language
+from curate.filter.quality import Quality
 from curate.filter.refinedweb import RefinedWebLines
+from curate.filter.topic import Topic
+from curate.filter.toxic import BadWords
 from curate.filter.url import Url
 from curate.gate import Gate
 from curate.mix import Mixture
@@ -69,7 +73,10 @@ STEPS: Mapping[str, type[Step]] = {
     "refinedweb_lines": RefinedWebLines,
     "fineweb": FineWeb,
     "code": Code,
+    "bad_words": BadWords,
     "junk": Junk,
+    "quality": Quality,
+    "topic": Topic,
     "pii": Pii,
 }
 # Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.
@@ -169,6 +176,7 @@ class Recipe:
     modules: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
     token_sources: tuple[TokenSourceRecipe, ...] = ()
+    classifier: Classifier | None = None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all sources, those of texts first."""
@@ -204,7 +212,7 @@ class Recipe:
         for one in self.token_sources:
             read = {"kind": TOKENS, "paths": list(one.paths), **plain(one.reader)}
             values["sources"][one.name] = {"read": read, **one.stated.values()}
-        for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train"):
+        for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train", "classifier"):
             section = getattr(self, name)
             if section is not None:
                 values[name] = plain(section)

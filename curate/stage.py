@@ -11,6 +11,8 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEASURED_TYPES = ("float64", "int64", "bool", "string", "list<uint64>")  # Arrow types, of `Step.adds`
-
-Bound = float | Mapping[str, float] | None  # a number, a map by a label column, or off
 
 
 class Settings(BaseModel):
@@ -31,6 +31,33 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Share(Settings):
+    """A bound that the documents set: resolved, before anything is decided, over those that all earlier blocks keep.
+
+    Attributes:
+        keep: Share of them that stays.
+        quantile: Instead: the share of their values that lies below the bound (`at_least`), or up to it (`at_most`).
+    """
+
+    keep: float | None = None
+    quantile: float | None = None
+
+    def kept(self, documents: int, *, least: bool) -> int:
+        """Return how many of the documents with a value stay, but for others that equal the last of them.
+
+        A keep-rate is rounded up to a whole document, so is what a quantile keeps. The numbers count as written (0.1 is one
+        tenth), so that no rounding of binary floats decides about a document.
+        """
+        share = Fraction(repr(self.keep if self.keep is not None else self.quantile))
+        return ceil((share if self.keep is not None or not least else 1 - share) * documents)
+
+    def __str__(self) -> str:
+        return f"keep {self.keep:g}" if self.keep is not None else f"quantile {self.quantile:g}"
+
+
+Bound = float | Share | Mapping[str, float | Share] | None  # a number, a share, a map by a label column, or off
 
 
 class Stage(Settings):
@@ -199,10 +226,12 @@ class Rule:
     Attributes:
         name: `<recipe block>.<rule>`.
         column: The measured column. Unused if `expression` is given.
-        at_least, at_most: A number, a map from the label in column `by` to a number (key "*": all others), or None.
+        at_least, at_most: A number, a map from the label in column `by` to a number (key "*": all others), or None. A
+            `Share` in place of a number is resolved before the rule is applied.
         one_of: For label columns: the labels that stay.
         by: The label column that selects from a map bound.
         expression: A polars SQL expression over measured columns; the document goes where it is false or null.
+        resolved: What a share that was resolved asked for, in words.
     """
 
     name: str
@@ -212,6 +241,16 @@ class Rule:
     one_of: tuple[str, ...] | None = None
     by: str | None = None
     expression: str | None = None
+    resolved: str = ""
+
+    @property
+    def shares(self) -> bool:
+        """Return whether a bound is still to be resolved."""
+        return any(
+            isinstance(one, Share)
+            for bound in (self.at_least, self.at_most)
+            for one in (bound.values() if isinstance(bound, Mapping) else (bound,))
+        )
 
     def threshold(self, label: str | None = None) -> str:
         """Return the bound in words, as the ledger shows it: `>= 50`, `3 to 10`, `in en, pt`."""
@@ -219,10 +258,11 @@ class Rule:
             return self.expression
         if self.one_of is not None:
             return "in " + ", ".join(self.one_of)
-        low, high = bound_for(self.at_least, label), bound_for(self.at_most, label)
-        if low is not None and high is not None:
-            return f"{low:g} to {high:g}"
-        return f">= {low:g}" if low is not None else f"<= {high:g}" if high is not None else "off"
+        bounds = bound_for(self.at_least, label), bound_for(self.at_most, label)
+        digits = ".9g" if self.resolved else "g"
+        low, high = (format(one, digits) if isinstance(one, int | float) else one and f"({one})" for one in bounds)
+        words = f"{low} to {high}" if low and high else f">= {low}" if low else f"<= {high}" if high else "off"
+        return f"{words} ({self.resolved})" if self.resolved else words
 
 
 def null_divisions(expression: str) -> str:
@@ -266,9 +306,9 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-def bound_for(bound: Bound, label: str | None) -> float | None:
-    """Return the number that `bound` means for a document with this label, or None for no bound."""
-    if bound is None or isinstance(bound, int | float):
+def bound_for(bound: Bound, label: str | None) -> float | Share | None:
+    """Return the number (or share) that `bound` means for a document with this label, or None for no bound."""
+    if bound is None or isinstance(bound, int | float | Share):
         return bound
     if label is not None and label in bound:
         return bound[label]

@@ -69,7 +69,7 @@ CORE = (
 )
 SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting")  # of `curate.words`
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
-FAMILIES += ("tokenizer", "write")
+FAMILIES += ("tokenizer", "write", "classify")
 BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
 
 # A module that stands in no room fails the test: say here where it belongs, and what it may know.
@@ -86,6 +86,7 @@ ROOMS = (
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
     Room("stated", ("curate.stated",), sees=("core",)),
     Room("mix", ("curate.mix",), sees=("core", "text")),
+    Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit", "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),
     # the machine runs any family and imports none
@@ -100,15 +101,20 @@ ROOMS = (
     ),
     # the top joins everything
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
-    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
+    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.implied", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.repeated", "curate.blocks", "curate.measured", "curate.what_if", "curate.curation", "curate.training", "curate.runner"),
+        ("curate.sources", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured", "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
+    Room(
+        "classifiers",
+        ("curate.classify.inputs", "curate.classify.examples", "curate.classify.train", "curate.classify.score"),
+        sees=(*BELOW_RECIPE, "recipe", "run"),
+    ),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),
-    Room("cli", ("curate.cli", "curate.__main__"), sees=("core", "machine", "recipe", "report", "run", "ablate", "package")),
+    Room("cli", ("curate.cli", "curate.__main__"), sees=("core", "machine", "recipe", "report", "run", "classifiers", "ablate", "package")),
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily
     # the trainer knows the token shards and nothing else of curate, and curate never imports it
     Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order")),
@@ -290,6 +296,10 @@ def test_start_up_is_light(code: str) -> None:
 
 EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made without values
     "Decontaminate": {"benchmarks": ("bench.jsonl",)},
+    "Classifier": {"label": "topic"},
+    "Scores": {"field": "score"},
+    "Quality": {"model": "model.bin"},
+    "Topic": {"model": "model.bin"},
     "Mixture": {"weights": {"web": 1.0}, "tokens": 1000},
     "UpTo": {"up_to": 1000},
 }

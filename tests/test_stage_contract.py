@@ -1,5 +1,7 @@
 """One contract for every reader, extractor, repair, rewrite and measure: whatever derives from the base classes is tested."""
 
+import atexit
+import functools
 import gzip
 import importlib
 import inspect
@@ -9,12 +11,19 @@ import json
 import multiprocessing
 import pickle
 import pkgutil
+import shutil
+import tempfile
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.classify.fit import Examples, Vocabulary, fit, tokens_of, write_model
+from curate.classify.settings import FastText
 from curate.document import EXTRACTED, RAW
 from curate.errors import CurateError
 from curate.stage import START, Extractor, Source, Stage, Step, canonical
@@ -76,6 +85,32 @@ STEPS = concrete(Step, "apply")
 REPAIRS = [kind for kind in concrete(Stage, "repair") if not issubclass(kind, Step)]
 
 
+@functools.cache
+def small_model() -> str:
+    """Return the path of a fastText model, made once for the session."""
+    folder = Path(tempfile.mkdtemp(prefix="contract-"))
+    atexit.register(shutil.rmtree, folder)
+    texts = ("the lock keeper wrote the toll in a green book", "buy now cheap best price for you")
+    settings = FastText(dim=4, bucket=50, min_count=1)
+    vocabulary = Vocabulary.of(Counter(word for text in texts for word in tokens_of(text)), settings.min_count)
+    tokens = [[vocabulary.words[word] for word in tokens_of(text)] for text in texts]
+    ends = np.cumsum([len(one) for one in tokens])
+    examples = Examples(np.concatenate(tokens).astype(np.int32), ends, np.array([0, 1], np.int32))
+    model = fit(examples, vocabulary, 2, settings, seed=1)
+    write_model(folder / "model.bin", model, vocabulary, [("good", 1), ("bad", 1)], settings)
+    return str(folder / "model.bin")
+
+
+def made(kind: type[Stage]) -> Stage:
+    """Return settings of a class: all defaults, and the files that it cannot be without."""
+    wanted: dict[str, object] = {}
+    if "model" in kind.model_fields and kind.model_fields["model"].is_required():
+        wanted["model"] = small_model()
+    if "label" in kind.model_fields:
+        wanted["label"] = "good"
+    return kind(**wanted)
+
+
 def named(kinds: list[type[Stage]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
 
@@ -98,7 +133,7 @@ def test_the_product_is_found():
 
 @named([*READERS, *EXTRACTORS, *REPAIRS, *STEPS])
 def test_settings(kind):
-    settings = kind()
+    settings = made(kind)
     assert type(kind.version) is int
     assert kind.version >= 1
     assert isinstance(kind.libraries, tuple)
@@ -144,7 +179,7 @@ def declared(step: Step) -> pa.Schema:
 
 @named(STEPS)
 def test_step_returns_what_it_declares(kind):
-    step, batch = kind(), extracted(TEXTS)
+    step, batch = made(kind), extracted(TEXTS)
     before = batch.serialize()
     result = run_step(step, batch)
     assert result.schema.equals(declared(step))
@@ -162,7 +197,7 @@ def test_step_returns_what_it_declares(kind):
 
 @named(STEPS)
 def test_step_gives_the_same_answer_for_any_batching(kind):
-    step, batch = kind(), extracted(TEXTS)
+    step, batch = made(kind), extracted(TEXTS)
     whole = run_step(step, batch)
     for size in (1, 3, 7):
         parts = [run_step(step, batch.slice(start, size)) for start in range(0, batch.num_rows, size)]
@@ -175,7 +210,7 @@ def test_step_gives_the_same_answer_for_any_batching(kind):
 
 @named(STEPS)
 def test_step_takes_an_empty_batch(kind):
-    step = kind()
+    step = made(kind)
     result = run_step(step, extracted(TEXTS).slice(0, 0))
     assert result.num_rows == 0
     assert result.schema.equals(declared(step))
@@ -183,7 +218,7 @@ def test_step_takes_an_empty_batch(kind):
 
 @named(STEPS)
 def test_step_works_in_a_spawned_process(kind, spawned):
-    step, batch = kind(), extracted(TEXTS)
+    step, batch = made(kind), extracted(TEXTS)
     assert spawned(run_step, step, batch).equals(run_step(step, batch))
 
 

@@ -1,4 +1,4 @@
-"""How a filter block's settings say a bound: a number, a map by a label column, or `off`.
+"""How a filter block's settings say a bound: a number, a share of the documents, a map by a label column, or `off`.
 
 A bound is checked when the recipe is read: one that can never fire is refused, because `off` says the same and means it.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import PlainValidator, model_validator
 
-from curate.stage import Bound, Rule, Step
+from curate.stage import Bound, Rule, Share, Step
 
 
 def is_off(value: object) -> bool:
@@ -42,15 +42,21 @@ class Limit:
         """
         if is_off(value):
             return None
+        if isinstance(value, Share):
+            return value
+        if isinstance(value, Mapping) and set(value) in ({"keep"}, {"quantile"}):
+            return share_of(**value)
         if isinstance(value, Mapping):
             if not value:
                 raise ValueError(
                     'an empty map bounds nothing; write labels with numbers, such as {en: 3, "*": 2}, or off'
                 )
             numbers = {str(label): self(number) for label, number in value.items() if not is_off(number)}
-            return {label: number for label, number in numbers.items() if isinstance(number, float)} or None
+            return {label: number for label, number in numbers.items() if isinstance(number, float | Share)} or None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{value!r} is no bound; write a number, a map from label to number, or off")
+            raise ValueError(
+                f"{value!r} is no bound; write a number, {{quantile: 0.9}}, {{keep: 0.1}}, a map from label to one of these, or off"
+            )
         number = float(value)
         if not math.isfinite(number) or number < self.low or number > self.high:
             raise ValueError(f"{value!r} is out of range: {self.range()}; write off for no bound")
@@ -60,12 +66,43 @@ class Limit:
 
     def range(self) -> str:
         """Return the allowed numbers in words."""
+        if math.isinf(self.low):
+            return "any number"
         return f"{self.low:g} or more" if math.isinf(self.high) else f"{self.low:g} to {self.high:g}"
+
+
+def share_of(*, keep: Any = None, quantile: Any = None) -> Share:
+    """Return the share that a recipe's value means.
+
+    Raises:
+        ValueError: If it is no number between 0 and 1: at the ends the bound would remove all, or nothing.
+    """
+    name, number = ("keep", keep) if quantile is None else ("quantile", quantile)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
+        raise ValueError(f"{name} is {number!r}; it must lie between 0 and 1, both excluded; write off for no bound")
+    return Share(**{name: float(number)})
+
+
+def _keep_top(value: Any) -> Bound:
+    if is_off(value):
+        return None
+    if isinstance(value, Share):
+        return value
+    if isinstance(value, Mapping) and set(value) != {"keep"}:
+        shares = {str(label): _keep_top(share) for label, share in value.items()}
+        if not shares:
+            raise ValueError(
+                'an empty map keeps nothing; write labels with shares, such as {en: 0.1, "*": 0.3}, or off'
+            )
+        return {label: share for label, share in shares.items() if isinstance(share, Share)} or None
+    return share_of(keep=value["keep"] if isinstance(value, Mapping) else value)
 
 
 AtLeastShare = Annotated[Bound, PlainValidator(Limit(0.0, 1.0, low_fires=False, high_fires=True))]
 AtMostShare = Annotated[Bound, PlainValidator(Limit(0.0, 1.0, low_fires=True, high_fires=False))]
 AtLeastNumber = Annotated[Bound, PlainValidator(Limit(0.0, math.inf, low_fires=False, high_fires=False))]
+AtLeastScore = Annotated[Bound, PlainValidator(Limit(-math.inf, math.inf, low_fires=False, high_fires=False))]
+KeepTop = Annotated[Bound, PlainValidator(_keep_top)]
 AtMostNumber = Annotated[Bound, PlainValidator(Limit(0.0, math.inf, low_fires=True, high_fires=False))]
 
 
