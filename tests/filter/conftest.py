@@ -55,6 +55,8 @@ def fired():
         found = []
         for rule in step.rules(block):
             value = row[rule.column]
+            if value is None:
+                continue  # what was not measured fires nothing
             label = row.get(rule.by) if rule.by else None
             low, high = bound_for(rule.at_least, label), bound_for(rule.at_most, label)
             gone = rule.one_of is not None and value not in rule.one_of
