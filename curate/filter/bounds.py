@@ -44,7 +44,7 @@ class Limit:
             return None
         if isinstance(value, Share):
             return value
-        if isinstance(value, Mapping) and set(value) in ({"keep"}, {"quantile"}):
+        if isinstance(value, Mapping) and value and set(value) <= {"keep", "quantile"}:
             return share_of(**value)
         if isinstance(value, Mapping):
             if not value:
@@ -77,6 +77,8 @@ def share_of(*, keep: Any = None, quantile: Any = None) -> Share:
     Raises:
         ValueError: If it is no number between 0 and 1: at the ends the bound would remove all, or nothing.
     """
+    if keep is not None and quantile is not None:
+        raise ValueError("keep and quantile both say the share; leave one of them out")
     name, number = ("keep", keep) if quantile is None else ("quantile", quantile)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
         raise ValueError(f"{name} is {number!r}; it must lie between 0 and 1, both excluded; write off for no bound")
