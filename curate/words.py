@@ -131,20 +131,21 @@ class Texts(NamedTuple):
 
 
 def text_arrays(column: pa.LargeStringArray) -> Texts:
-    """Return a column of text as arrays, without a copy; the column may be a slice."""
+    """Return a column of text as arrays, without a copy of the text; the column may be a slice."""
     import numpy as np
     import pyarrow as pa
 
     column = column.cast(pa.large_string())
     _, offsets, data = column.buffers()
-    if offsets is None or len(column) == 0:
-        nothing = np.zeros(len(column), np.int64)
-        return Texts(np.empty(0, np.uint8), nothing, nothing)
-    places = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    starts, ends = places[:-1], places[1:]
+    if len(column) == 0 or offsets is None:
+        places = np.zeros(1, np.int64)
+    else:
+        places = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    starts, ends = places[: len(column)].copy(), places[1 : len(column) + 1].copy()
     if column.null_count:
         ends = np.where(column.is_valid().to_numpy(zero_copy_only=False), ends, starts)
-    return Texts(np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), starts, ends)
+    # one kind of arrays, always: kernels are compiled anew for others
+    return Texts(np.frombuffer(data if data is not None and data.size else b"\0", np.uint8), starts, ends)
 
 
 def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:

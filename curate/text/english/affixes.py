@@ -1,6 +1,7 @@
 """What the rules of English take off a chunk, and whether it is an address: compiled, over UTF-8.
 
-Everywhere data[first:end] is the chunk or what is left of it, and nothing outside is looked at.
+Everywhere data[first:end] is the chunk or what is left of it, and nothing outside is looked at; `classes` and `known`
+are those of `tables`.
 """
 
 from __future__ import annotations
@@ -8,29 +9,34 @@ from __future__ import annotations
 import numpy as np
 
 from curate.compiled import compiled
-from curate.text.characters import Bytes, Int64s, decode
+from curate.text.characters import Bytes, Int32s, Int64s, decode
 from curate.text.english.tables import (
     AFTER_DIGIT,
     ALPHA,
     BEFORE_STOP,
+    BITS,
     DECIMAL,
     HOST,
     HYPHEN,
     ICON,
     INFIX,
+    IS_EXCEPTION,
+    LONGEST_NAME,
     LOWER,
     NUM_SLOTS,
     NUMBER,
     PREFIX,
     QUOTE,
     SCHEME,
+    SIZE,
+    SIZES_AT,
     SUFFIX,
+    TEXT,
     UPPER,
-    Tables,
+    Uint32s,
 )
 from curate.text.kinds import PRIME
 
-LONGEST_NAME = 31  # bytes; the longest exception has 29
 _PRIME, _ONE, _TO_SLOT = np.uint64(PRIME), np.uint64(1), np.uint64(51)
 _PLUS, _COMMA, _HYPHEN, _STOP, _SLASH, _ZERO, _NINE, _COLON, _DOLLAR = (
     0x2B,
@@ -64,36 +70,42 @@ def previous(data: Bytes, i: int, first: int) -> tuple[int, int]:
 
 
 @compiled
-def class_at(data: Bytes, i: int, end: int, tables: Tables) -> int:
+def class_at(data: Bytes, i: int, end: int, classes: Uint32s) -> int:
     """Return the class bits of the character at `i`; 0 at the end."""
     if i >= end:
         return 0
     code, _ = decode(data, i, end)
-    return int(tables.classes[code])
+    return int(classes[code])
 
 
 @compiled
-def class_before(data: Bytes, i: int, first: int, tables: Tables) -> int:
+def class_before(data: Bytes, i: int, first: int, classes: Uint32s) -> int:
     """Return the class bits of the character before `i`; 0 at the beginning."""
     code, step = previous(data, i, first)
-    return int(tables.classes[code]) if step > 0 else 0
+    return int(classes[code]) if step > 0 else 0
 
 
 @compiled
-def number_of(data: Bytes, first: int, end: int, key: np.uint64, tables: Tables) -> int:
-    """Return the number of the name data[first:end], whose key is given, or -1."""
+def name_of(data: Bytes, first: int, end: int, key: np.uint64, known: Int32s) -> int:
+    """Return where the fields of the name data[first:end], whose key is given, begin in `known`, or 0."""
     slot = np.int64(key >> _TO_SLOT)
-    while tables.numbers[slot] >= 0:
-        number = tables.numbers[slot]
-        start = tables.starts[number]
-        if tables.keys[slot] == key and tables.starts[number + 1] - start == end - first:
+    while known[slot] != 0:
+        fields = known[slot]
+        if known[fields + SIZE] == end - first:
+            text = known[fields + TEXT]
             place = 0
-            while place < end - first and tables.text[start + place] == data[first + place]:
+            while place < end - first and known[text + place] == data[first + place]:
                 place += 1
             if place == end - first:
-                return int(number)
+                return int(fields)
         slot = (slot + 1) & (NUM_SLOTS - 1)
-    return -1
+    return 0
+
+
+@compiled
+def may_be_exception(data: Bytes, first: int, end: int, known: Int32s) -> bool:
+    """Return False if no exception begins like data[first:end] and is as long."""
+    return 0 < end - first <= LONGEST_NAME and known[SIZES_AT + data[first]] >> (end - first) & 1 != 0
 
 
 @compiled
@@ -106,19 +118,19 @@ def key_between(data: Bytes, first: int, end: int) -> np.uint64:
 
 
 @compiled
-def find_exception(data: Bytes, first: int, end: int, tables: Tables) -> int:
-    """Return the number of the exception that data[first:end] is, or -1."""
-    if end <= first or end - first > LONGEST_NAME or not tables.may_be[data[first], end - first]:
-        return -1
-    number = number_of(data, first, end, key_between(data, first, end), tables)
-    return number if number >= 0 and tables.is_exception[number] else -1
+def find_exception(data: Bytes, first: int, end: int, known: Int32s) -> int:
+    """Return where the fields of the exception that data[first:end] is begin in `known`, or 0."""
+    if not may_be_exception(data, first, end, known):
+        return 0
+    fields = name_of(data, first, end, key_between(data, first, end), known)
+    return fields if fields > 0 and known[fields + BITS] & IS_EXCEPTION != 0 else 0
 
 
 @compiled
-def prefix_size(data: Bytes, first: int, end: int, tables: Tables) -> int:
+def prefix_size(data: Bytes, first: int, end: int, classes: Uint32s) -> int:
     """Return the bytes of the prefix that is taken off, or 0."""
     code, step = decode(data, first, end)
-    if tables.classes[code] & PREFIX == 0:
+    if classes[code] & PREFIX == 0:
         return 0
     if code == _STOP:
         size = run_of(data, first, end, _STOP)
@@ -143,7 +155,7 @@ def run_of(data: Bytes, first: int, end: int, byte: int) -> int:
 
 
 @compiled
-def suffix_size(data: Bytes, first: int, end: int, has_number: bool, tables: Tables) -> int:
+def suffix_size(data: Bytes, first: int, end: int, has_number: bool, classes: Uint32s, known: Int32s) -> int:
     """Return the bytes of the suffix that is taken off, the longest that there is, or 0.
 
     Args:
@@ -151,14 +163,15 @@ def suffix_size(data: Bytes, first: int, end: int, has_number: bool, tables: Tab
         first: Where the chunk begins.
         end: Where it ends.
         has_number: False if none of 0 to 9 is in it.
-        tables: The rules.
+        classes: Of `tables`.
+        known: Of `tables`.
     """
     code, step = previous(data, end, first)
-    bits = tables.classes[code]
+    bits = classes[code]
     size = 0
     if bits & SUFFIX != 0:
         if code == _STOP:
-            return _stops(data, first, end, tables)
+            return _stops(data, first, end, classes)
         before, before_step = previous(data, end - step, first)
         if code in (0x73, 0x53):  # 's
             size = 1 + before_step if before in (_APOSTROPHE, _CURLY) else 0
@@ -167,12 +180,12 @@ def suffix_size(data: Bytes, first: int, end: int, has_number: bool, tables: Tab
         else:
             size = step
     if has_number and bits & AFTER_DIGIT != 0:
-        size = max(size, _behind_digit(data, first, end, tables))
+        size = max(size, _behind_digit(data, first, end, known))
     return size
 
 
 @compiled
-def _stops(data: Bytes, first: int, end: int, tables: Tables) -> int:
+def _stops(data: Bytes, first: int, end: int, classes: Uint32s) -> int:
     """Return the bytes of the full stops that are taken off the end, where one stands."""
     i = end
     while i > first and data[i - 1] == _STOP:
@@ -182,10 +195,10 @@ def _stops(data: Bytes, first: int, end: int, tables: Tables) -> int:
     before, step = previous(data, i, first)
     if step == 0:
         return 0
-    bits = tables.classes[before]
+    bits = classes[before]
     if bits & BEFORE_STOP != 0:
         return 1
-    if bits & UPPER != 0 and class_before(data, i - step, first, tables) & UPPER != 0:
+    if bits & UPPER != 0 and class_before(data, i - step, first, classes) & UPPER != 0:
         return 1
     if before in (0x46, 0x66, 0x43, 0x63, 0x4B, 0x6B):  # °C.
         code, _ = previous(data, i - step, first)
@@ -194,27 +207,27 @@ def _stops(data: Bytes, first: int, end: int, tables: Tables) -> int:
 
 
 @compiled
-def _behind_digit(data: Bytes, first: int, end: int, tables: Tables) -> int:
+def _behind_digit(data: Bytes, first: int, end: int, known: Int32s) -> int:
     """Return the bytes behind the last of 0 to 9, if they are a unit, a currency or a plus sign."""
     i = end
     while i > first and end - i <= LONGEST_NAME and not _ZERO <= data[i - 1] <= _NINE:
         i -= 1
     if i in (first, end) or end - i > LONGEST_NAME:
         return 0
-    number = number_of(data, i, end, key_between(data, i, end), tables)
-    return end - i if number >= 0 and not tables.is_exception[number] else 0
+    fields = name_of(data, i, end, key_between(data, i, end), known)
+    return end - i if fields > 0 and known[fields + BITS] & IS_EXCEPTION == 0 else 0
 
 
 @compiled
-def infix_size(data: Bytes, i: int, first: int, end: int, code: int, step: int, tables: Tables) -> int:
+def infix_size(data: Bytes, i: int, first: int, end: int, code: int, step: int, classes: Uint32s) -> int:
     """Return the bytes of the infix at `i`, where the character `code` stands, or 0."""
-    bits = tables.classes[code]
+    bits = classes[code]
     if bits & INFIX == 0:
         return 0
     if bits & ICON != 0 or code == _ELLIPSIS:
         return step
-    behind = class_at(data, i + step, end, tables)
-    before = class_before(data, i, first, tables)
+    behind = class_at(data, i + step, end, classes)
+    before = class_before(data, i, first, classes)
     if code == _STOP:
         size = run_of(data, i, end, _STOP)
         if size > 1:
@@ -232,12 +245,12 @@ def infix_size(data: Bytes, i: int, first: int, end: int, code: int, step: int, 
             return step
         if code == _HYPHEN:
             size = run_of(data, i, min(end, i + 3), _HYPHEN)
-            if size == 2 and class_at(data, i + 2, end, tables) & ALPHA != 0:
+            if size == 2 and class_at(data, i + 2, end, classes) & ALPHA != 0:
                 return 2
-            return 3 if size == 3 and class_at(data, i + 3, end, tables) & ALPHA != 0 else 0
+            return 3 if size == 3 and class_at(data, i + 3, end, classes) & ALPHA != 0 else 0
         if code == _LONG_DASH and i + 2 * step <= end:
             again, _ = decode(data, i + step, end)
-            if again == _LONG_DASH and class_at(data, i + 2 * step, end, tables) & ALPHA != 0:
+            if again == _LONG_DASH and class_at(data, i + 2 * step, end, classes) & ALPHA != 0:
                 return 2 * step
     return 0
 
@@ -246,66 +259,66 @@ def infix_size(data: Bytes, i: int, first: int, end: int, code: int, step: int, 
 
 
 @compiled
-def is_address(data: Bytes, first: int, end: int, tables: Tables) -> bool:
+def is_address(data: Bytes, first: int, end: int, classes: Uint32s) -> bool:
     """Return whether data[first:end] is a URL or an e-mail address."""
-    if _is_host(data, first, end, tables):
+    if _is_host(data, first, end, classes):
         return True
     i, signs = first, 0
     while i < end:  # behind a scheme
         code, step = decode(data, i, end)
-        if tables.classes[code] & SCHEME == 0:
+        if classes[code] & SCHEME == 0:
             break
         signs += 1
         i += step
     is_scheme = signs > 1 and i + 2 < end and data[i] == _COLON and data[i + 1] == _SLASH and data[i + 2] == _SLASH
-    if is_scheme and _is_host(data, i + 3, end, tables):
+    if is_scheme and _is_host(data, i + 3, end, classes):
         return True
     for place in range(first + 1, end):  # noqa: SIM110 - compiled code has no any()
-        if data[place] == _AT and _is_host(data, place + 1, end, tables):  # behind a user
+        if data[place] == _AT and _is_host(data, place + 1, end, classes):  # behind a user
             return True
     return False
 
 
 @compiled
-def _is_host(data: Bytes, first: int, end: int, tables: Tables) -> bool:
+def _is_host(data: Bytes, first: int, end: int, classes: Uint32s) -> bool:
     """Return whether data[first:end] is a host or an IPv4 address with or without port and path."""
-    if class_at(data, first, end, tables) & DECIMAL != 0 and _is_ip(data, first, end, tables):
+    if class_at(data, first, end, classes) & DECIMAL != 0 and _is_ip(data, first, end, classes):
         return True
     i = first
     while i < end:
         signs, label = 0, i
         while i < end:
             code, step = decode(data, i, end)
-            if tables.classes[code] & HOST == 0 and code not in (_HYPHEN, _UNDERSCORE):
+            if classes[code] & HOST == 0 and code not in (_HYPHEN, _UNDERSCORE):
                 break
             signs += 1
             i += step
         if i >= end or data[i] != _STOP or signs == 0 or signs > _LONGEST_LABEL:
             return False
-        if class_at(data, label, end, tables) & class_before(data, i, label, tables) & HOST == 0:
+        if class_at(data, label, end, classes) & class_before(data, i, label, classes) & HOST == 0:
             return False
         i += 1
         signs, last = 0, i
         while last < end:
             code, step = decode(data, last, end)
-            if tables.classes[code] & LOWER == 0:
+            if classes[code] & LOWER == 0:
                 break
             signs += 1
             last += step
-        if 2 <= signs <= _LONGEST_LAST_LABEL and _is_port_and_path(data, last, end, tables):
+        if 2 <= signs <= _LONGEST_LAST_LABEL and _is_port_and_path(data, last, end, classes):
             return True
     return False
 
 
 @compiled
-def _is_port_and_path(data: Bytes, i: int, end: int, tables: Tables) -> bool:
+def _is_port_and_path(data: Bytes, i: int, end: int, classes: Uint32s) -> bool:
     """Return whether data[i:end] is nothing, a port, a path, or both."""
     if i < end and data[i] == _COLON:
         i += 1
         digits = 0
         while i < end:
             code, step = decode(data, i, end)
-            if tables.classes[code] & DECIMAL == 0:
+            if classes[code] & DECIMAL == 0:
                 break
             digits += 1
             i += step
@@ -315,7 +328,7 @@ def _is_port_and_path(data: Bytes, i: int, end: int, tables: Tables) -> bool:
 
 
 @compiled
-def _is_ip(data: Bytes, first: int, end: int, tables: Tables) -> bool:
+def _is_ip(data: Bytes, first: int, end: int, classes: Uint32s) -> bool:
     """Return whether data[first:end] begins with an IPv4 address that the rules accept, with or without port and path."""
     i = first
     octets = np.zeros((4, 3), np.int64)  # digits, -1 behind the last
@@ -324,7 +337,7 @@ def _is_ip(data: Bytes, first: int, end: int, tables: Tables) -> bool:
         digits = 0
         while i < end:
             code, step = decode(data, i, end)
-            if tables.classes[code] & DECIMAL == 0:
+            if classes[code] & DECIMAL == 0:
                 break
             if digits == _LONGEST_OCTET:
                 return False
@@ -337,7 +350,7 @@ def _is_ip(data: Bytes, first: int, end: int, tables: Tables) -> bool:
             if i >= end or data[i] != _STOP:
                 return False
             i += 1
-    if not _is_port_and_path(data, i, end, tables):
+    if not _is_port_and_path(data, i, end, classes):
         return False
     a, b, c = octets[0, 0], octets[0, 1], octets[0, 2]
     first_is_good = 1 <= a <= 9 if c < 0 else a == 1 or (a == 2 and (b in (0, 1) or (b == 2 and 0 <= c <= 3)))

@@ -5,43 +5,50 @@ Nothing is remembered from one chunk to the next: there is nothing to warm up, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+import numpy.typing as npt
 
 from curate.compiled import compiled
 from curate.text.characters import Bytes, Int32s, Int64s, TokenBuffers, decode, enlarged, make_room, trimmed
 from curate.text.english.affixes import (
-    LONGEST_NAME,
     find_exception,
     infix_size,
     is_address,
     key_between,
-    number_of,
+    may_be_exception,
+    name_of,
     prefix_size,
     suffix_size,
 )
-from curate.text.english.tables import NUMBER, SPACE, SPECIAL, Tables, tables
+from curate.text.english.tables import (
+    BITS,
+    CHANGED_PAIRS_AT,
+    IS_EXCEPTION,
+    LONGEST_NAME,
+    MOST_PARTS,
+    NUM_PARTS,
+    NUM_SLOTS,
+    NUM_TOKENS,
+    NUMBER,
+    PAIRS_AT,
+    PARTS,
+    SIZE,
+    SPACE,
+    SPECIAL,
+    TEXT,
+    TOKENS,
+    Uint32s,
+    tables,
+)
 from curate.text.kinds import KIND_LETTER, KIND_PUNCTUATION, KIND_SENTENCE_END, KIND_SYMBOLS, KIND_WORD, PRIME
 
-_PRIME, _ONE, _TO_PAIR = np.uint64(PRIME), np.uint64(1), np.uint64(48)
+_PRIME, _ONE, _TO_PAIR, _TO_SLOT = np.uint64(PRIME), np.uint64(1), np.uint64(48), np.uint64(51)
 _ANY, _ALL, _SINGLE = KIND_LETTER | KIND_WORD, KIND_SYMBOLS | KIND_PUNCTUATION, KIND_SENTENCE_END
 _BLANK, _STOP = 0x20, 0x2E
-_MOST_PARTS = 11  # of an exception that is taken apart
+_CUTS, _SUFFIXES = 0, 1  # of a chunk: where its tokens end; where its suffixes begin, the last one first
+_SPANS, _TAKEN, _STARTS, _SIZES = range(4)  # of the tokens of chunks that stand side by side
 
-
-class _Scratch(NamedTuple):  # compiled code takes a named tuple of arrays, not a dataclass
-    """Room to work in.
-
-    Attributes:
-        suffixes: Where each suffix of the chunk begins, the last one first, shape (bytes of the longest row,).
-        spans: Tokens of the exception that begins with a token, 0 if none does, shape of the tokens.
-        taken: Whether a token was looked at as a part of one, shape of the tokens.
-    """
-
-    suffixes: Int32s
-    spans: Bytes
-    taken: Bytes
+Room = npt.NDArray[np.int32]  # to work in: shape (4, bytes of the longest row + 1)
 
 
 def english_tokens(data: Bytes, starts: Int64s, ends: Int64s) -> tuple[TokenBuffers, Int64s]:
@@ -52,20 +59,16 @@ def english_tokens(data: Bytes, starts: Int64s, ends: Int64s) -> tuple[TokenBuff
         starts: Where each row's text begins, shape (rows,).
         ends: Where it ends.
     """
-    given = tables()
+    classes, known = tables()
     offsets = np.zeros(len(starts) + 1, np.int64)
     sizes = ends - starts
-    longest = int(sizes.max(initial=0))
-    room = int(sizes.sum()) // 4 + 64
-    out, row = make_room(room), 0
-    suffixes = np.empty(longest + 1, np.int32)
+    out, row = make_room(int(sizes.sum()) // 4 + 64), 0
+    room = np.empty((4, int(sizes.max(initial=0)) + 1), np.int32)
     while True:
-        scratch = _Scratch(suffixes, np.empty(room, np.uint8), np.empty(room, np.uint8))
-        row = _split_rows(data, starts, ends, row, given, scratch, out, offsets)
+        row = _split_rows(data, starts, ends, row, classes, known, room, out, offsets)
         if row == len(starts):
             return trimmed(out, int(offsets[-1])), offsets
-        room = 2 * room + int(sizes[row])
-        out = enlarged(out, int(offsets[row]), room)
+        out = enlarged(out, int(offsets[row]), 2 * len(out.key) + int(sizes[row]))
 
 
 @compiled
@@ -74,79 +77,56 @@ def _split_rows(
     starts: Int64s,
     ends: Int64s,
     row: int,
-    tables: Tables,
-    scratch: _Scratch,
+    classes: Uint32s,
+    known: Int32s,
+    room: Room,
     out: TokenBuffers,
     offsets: Int64s,
 ) -> int:
     """Split rows from `row` on; return the row whose tokens had no room, or the number of rows."""
     while row < len(starts):
-        count = _split_row(data, starts[row], ends[row], tables, scratch, out, offsets[row])
-        if count < 0:
-            return row
+        begin, stop = starts[row], ends[row]
+        i = chunk_end = begin  # of the chunk before
+        count = run = offsets[row]  # first token of the chunks that stand side by side
+        is_apart = False  # whether an exception may have been taken apart in the run
+        while True:
+            i = _skip_space(data, i, stop, classes)
+            if i >= stop or i != chunk_end + 1 or data[chunk_end] != _BLANK:
+                if is_apart:
+                    count = _put_together(data, begin, run, count, classes, known, room, out)
+                    if count < 0:
+                        return row
+                run, is_apart = count, False
+            if i >= stop:
+                break
+            before = count
+            chunk_end, count = _split_chunk(data, begin, i, stop, classes, known, room, out, count)
+            if count < 0:
+                return row
+            for token in range(before, count - 1):
+                is_apart = is_apart or _may_be_parts(token, CHANGED_PAIRS_AT, known, out)
+            i = chunk_end
         row += 1
         offsets[row] = count
     return row
 
 
 @compiled
-def _split_row(
-    data: Bytes, begin: int, stop: int, tables: Tables, scratch: _Scratch, out: TokenBuffers, count: int
-) -> int:
-    """Write the tokens of data[begin:stop] behind the first `count`; return how many there are then, or -1."""
-    i = begin
-    chunk_end = -1  # of the chunk before
-    run = count  # first token of the chunks that stand side by side
-    is_apart = False  # whether an exception may have been taken apart in the run
+def _may_be_parts(token: int, pairs_at: int, known: Int32s, out: TokenBuffers) -> bool:
+    """Return False if no exception, of those in a section of pairs, is taken apart into this token, the next and more."""
+    pair = np.int64((out.key[token] * _PRIME ^ out.key[token + 1]) * _PRIME >> _TO_PAIR)
+    return bool(known[pairs_at + (pair >> 5)] >> (pair & 31) & 1 != 0)
+
+
+@compiled
+def _skip_space(data: Bytes, i: int, stop: int, classes: Uint32s) -> int:
+    """Return where the next chunk begins, or `stop`."""
     while i < stop:
         code, step = decode(data, i, stop)
-        bits = tables.classes[code]
-        if bits & SPACE != 0:
-            i += step
-            continue
-        first, some, every, chars, key = i, bits, bits, 0, np.uint64(0)
-        while bits & SPACE == 0:
-            some |= bits
-            every &= bits
-            chars += 1
-            for place in range(i, i + step):
-                key = key * _PRIME + np.uint64(data[place]) + _ONE
-            i += step
-            if i >= stop:
-                break
-            code, step = decode(data, i, stop)
-            bits = tables.classes[code]
-        if count + chars > len(out.key):
-            return -1
-        if first != chunk_end + 1 or data[chunk_end] != _BLANK:
-            if is_apart:
-                count = _put_together(data, begin, run, count, tables, scratch, out)
-                if count < 0 or count + chars > len(out.key):
-                    return -1
-            run, is_apart = count, False
-        chunk_end = i
-        if some & SPECIAL == 0 and (some & NUMBER == 0 or every & NUMBER != 0):
-            number = -1
-            if i - first <= LONGEST_NAME and tables.may_be[data[first], i - first]:
-                number = number_of(data, first, i, key, tables)
-            if number >= 0 and tables.is_exception[number]:
-                count = _emit_exception(data, begin, first, number, tables, out, count)
-            else:
-                out.key[count] = key
-                out.start[count] = first - begin
-                out.size[count] = i - first
-                out.chars[count] = chars
-                out.kind[count] = (some & _ANY) | (every & _ALL) | (every & _SINGLE if chars == 1 else 0)
-                count += 1
-        else:
-            before = count
-            count = _split_chunk(data, begin, first, i, some & NUMBER != 0, tables, scratch, out, count)
-            for token in range(before, count - 1):
-                pair = (out.key[token] * _PRIME ^ out.key[token + 1]) * _PRIME >> _TO_PAIR
-                is_apart = is_apart or tables.pairs[pair] != 0
-    if is_apart:
-        count = _put_together(data, begin, run, count, tables, scratch, out)
-    return count
+        if classes[code] & SPACE == 0:
+            break
+        i += step
+    return i
 
 
 @compiled
@@ -154,89 +134,65 @@ def _split_chunk(
     data: Bytes,
     begin: int,
     first: int,
-    end: int,
-    has_number: bool,
-    tables: Tables,
-    scratch: _Scratch,
+    stop: int,
+    classes: Uint32s,
+    known: Int32s,
+    room: Room,
     out: TokenBuffers,
     count: int,
-) -> int:
-    """Write the tokens of the chunk data[first:end]; return how many there are then."""
-    num_suffixes, chunk_end = 0, end
-    number = -1
-    while first < end:
-        number = find_exception(data, first, end, tables)
-        if number >= 0:
+) -> tuple[int, int]:
+    """Write the tokens of the chunk at `first`; return where it ends and how many tokens there are then, -1: no room."""
+    i, chars, key = first, 0, np.uint64(0)
+    some, every = 0, -1
+    while i < stop:
+        code, step = decode(data, i, stop)
+        bits = int(classes[code])
+        if bits & SPACE != 0:
             break
-        prefix = prefix_size(data, first, end, tables)
-        if prefix > 0:
-            number = find_exception(data, first + prefix, end, tables)
-            if number >= 0:
-                count = _emit(data, begin, first, first + prefix, tables, out, count)
-                first += prefix
-                break
-        suffix = suffix_size(data, first + prefix, end, has_number, tables)
-        if suffix > 0:
-            number = find_exception(data, first, end - suffix, tables)
-            if number >= 0:
-                end -= suffix
-                scratch.suffixes[num_suffixes] = end - begin
-                num_suffixes += 1
-                break
-        if prefix + suffix == 0:
-            break
-        if prefix > 0:
-            count = _emit(data, begin, first, first + prefix, tables, out, count)
-            first += prefix
-        if suffix > 0:
-            end -= suffix
-            scratch.suffixes[num_suffixes] = end - begin
-            num_suffixes += 1
-    if number >= 0:
-        count = _emit_exception(data, begin, first, number, tables, out, count)
-    elif first < end:
-        count = _split_rest(data, begin, first, end, tables, out, count)
-    while num_suffixes > 0:
-        num_suffixes -= 1
-        start = begin + scratch.suffixes[num_suffixes]
-        stop = begin + scratch.suffixes[num_suffixes - 1] if num_suffixes > 0 else chunk_end
-        count = _emit(data, begin, start, stop, tables, out, count)
-    return count
+        some |= bits
+        every &= bits
+        chars += 1
+        for place in range(i, i + step):
+            key = key * _PRIME + np.uint64(data[place]) + _ONE
+        i += step
+    if count + chars > len(out.key):
+        return i, -1
+    num_cuts = 0
+    if some & SPECIAL != 0 or (some & NUMBER != 0 and every & NUMBER == 0):
+        num_cuts = _cut(data, first, i, some & NUMBER != 0, classes, known, room)
+    elif may_be_exception(data, first, i, known):
+        fields = name_of(data, first, i, key, known)
+        if fields > 0 and known[fields + BITS] & IS_EXCEPTION != 0:
+            num_cuts = _cut_exception(0, fields, known, room, 0)
+    if num_cuts == 0:
+        out.key[count] = key
+        out.start[count] = first - begin
+        out.size[count] = i - first
+        out.chars[count] = chars
+        out.kind[count] = _kind(some, every, chars)
+        return i, count + 1
+    for cut in range(num_cuts):
+        end = room[_CUTS, cut] + first
+        start = room[_CUTS, cut - 1] + first if cut > 0 else first
+        _write(data, begin, start, end, classes, out, count)
+        count += 1
+    return i, count
 
 
 @compiled
-def _split_rest(data: Bytes, begin: int, first: int, end: int, tables: Tables, out: TokenBuffers, count: int) -> int:
-    """Write what is left of a chunk without its affixes; return how many tokens there are then."""
-    has_stop = False
-    for place in range(first + 1, end - 1):
-        has_stop = has_stop or data[place] == _STOP
-    if has_stop and is_address(data, first, end, tables):
-        return _emit(data, begin, first, end, tables, out, count)
-    start = i = first
-    while i < end:
-        code, step = decode(data, i, end)
-        size = infix_size(data, i, first, end, code, step, tables)
-        if size == 0:
-            i += step
-            continue
-        if i > first:  # nothing stands before it otherwise
-            if i > start:
-                count = _emit(data, begin, start, i, tables, out, count)
-            count = _emit(data, begin, i, i + size, tables, out, count)
-            start = i + size
-        i += size
-    if start < end:
-        count = _emit(data, begin, start, end, tables, out, count)
-    return count
+def _kind(some: int, every: int, chars: int) -> int:
+    """Return the kind of a token from the bits that some and all of its characters have."""
+    kind = (some & _ANY) | (every & _ALL)
+    return kind | (every & _SINGLE) if chars == 1 else kind
 
 
 @compiled
-def _emit(data: Bytes, begin: int, first: int, end: int, tables: Tables, out: TokenBuffers, count: int) -> int:
-    """Write the token data[first:end]; return how many there are then."""
-    some, every, chars, i = 0, _ANY | _ALL | _SINGLE, 0, first
+def _write(data: Bytes, begin: int, first: int, end: int, classes: Uint32s, out: TokenBuffers, count: int) -> None:
+    """Write the token data[first:end] behind the first `count`."""
+    some, every, chars, i = 0, -1, 0, first
     while i < end:
         code, step = decode(data, i, end)
-        bits = tables.classes[code]
+        bits = int(classes[code])
         some |= bits
         every &= bits
         chars += 1
@@ -245,22 +201,88 @@ def _emit(data: Bytes, begin: int, first: int, end: int, tables: Tables, out: To
     out.start[count] = first - begin
     out.size[count] = end - first
     out.chars[count] = chars
-    out.kind[count] = (some & _ANY) | (every & _ALL) | (every & _SINGLE if chars == 1 else 0)
-    return count + 1
+    out.kind[count] = _kind(some, every, chars)
 
 
 @compiled
-def _emit_exception(
-    data: Bytes, begin: int, first: int, number: int, tables: Tables, out: TokenBuffers, count: int
-) -> int:
-    """Write the tokens of an exception that begins at `first`; return how many there are then."""
-    for token in range(tables.sizes.shape[1]):
-        size = tables.sizes[number, token]
-        if size == 0:
+def _cut(data: Bytes, first: int, end: int, has_number: bool, classes: Uint32s, known: Int32s, room: Room) -> int:
+    """Write where the tokens of the chunk data[first:end] end, counted from `first`; return how many there are."""
+    origin, chunk_end = first, end
+    num_cuts = num_suffixes = fields = 0
+    while first < end:
+        fields = find_exception(data, first, end, known)
+        if fields > 0:
             break
-        count = _emit(data, begin, first, first + size, tables, out, count)
-        first += size
-    return count
+        prefix = prefix_size(data, first, end, classes)
+        if prefix > 0:
+            fields = find_exception(data, first + prefix, end, known)
+            if fields > 0:
+                first += prefix
+                room[_CUTS, num_cuts] = first - origin
+                num_cuts += 1
+                break
+        suffix = suffix_size(data, first + prefix, end, has_number, classes, known)
+        if suffix > 0:
+            fields = find_exception(data, first, end - suffix, known)
+            if fields > 0:
+                end -= suffix
+                room[_SUFFIXES, num_suffixes] = end - origin
+                num_suffixes += 1
+                break
+        if prefix + suffix == 0:
+            break
+        if prefix > 0:
+            first += prefix
+            room[_CUTS, num_cuts] = first - origin
+            num_cuts += 1
+        if suffix > 0:
+            end -= suffix
+            room[_SUFFIXES, num_suffixes] = end - origin
+            num_suffixes += 1
+    if fields > 0:
+        num_cuts = _cut_exception(first - origin, fields, known, room, num_cuts)
+    elif first < end:
+        num_cuts = _cut_rest(data, origin, first, end, classes, room, num_cuts)
+    while num_suffixes > 0:
+        num_suffixes -= 1
+        room[_CUTS, num_cuts] = room[_SUFFIXES, num_suffixes - 1] if num_suffixes > 0 else chunk_end - origin
+        num_cuts += 1
+    return num_cuts
+
+
+@compiled
+def _cut_exception(place: int, fields: int, known: Int32s, room: Room, num_cuts: int) -> int:
+    """Write where the tokens of an exception end that begins at `place`; return how many there are then."""
+    for token in range(known[fields + NUM_TOKENS]):
+        place += known[fields + TOKENS + token]
+        room[_CUTS, num_cuts] = place
+        num_cuts += 1
+    return num_cuts
+
+
+@compiled
+def _cut_rest(data: Bytes, origin: int, first: int, end: int, classes: Uint32s, room: Room, num_cuts: int) -> int:
+    """Write where the tokens of what is left without affixes end; return how many there are then."""
+    has_stop = False
+    for place in range(first + 1, end - 1):
+        has_stop = has_stop or data[place] == _STOP
+    if not has_stop or not is_address(data, first, end, classes):
+        start = i = first
+        while i < end:
+            code, step = decode(data, i, end)
+            size = infix_size(data, i, first, end, code, step, classes)
+            if size > 0 and i > first:  # at the beginning, it cuts nothing off
+                if i > start:
+                    room[_CUTS, num_cuts] = i - origin
+                    num_cuts += 1
+                start = i + size
+                room[_CUTS, num_cuts] = start - origin
+                num_cuts += 1
+            i += max(size, step)
+        if start == end:
+            return num_cuts
+    room[_CUTS, num_cuts] = end - origin
+    return num_cuts + 1
 
 
 # ---- exceptions that were taken apart
@@ -268,91 +290,98 @@ def _emit_exception(
 
 @compiled
 def _put_together(
-    data: Bytes, begin: int, run: int, count: int, tables: Tables, scratch: _Scratch, out: TokenBuffers
+    data: Bytes,
+    begin: int,
+    run: int,
+    count: int,
+    classes: Uint32s,
+    known: Int32s,
+    room: Room,
+    out: TokenBuffers,
 ) -> int:
-    """Put together what was taken apart among the tokens from `run` on; return how many there are then, or -1: no room.
+    """Put together what was taken apart among the tokens from `run` on; return how many tokens there are then, -1: no room.
 
     The longest first, among equals the first; what overlaps one that was looked at before is left as it is.
     """
-    spans, taken = scratch.spans, scratch.taken
-    spans[run:count] = 0
-    taken[run:count] = 0
-    more = 0  # tokens that the exceptions have at most beyond their parts
-    for size in range(_MOST_PARTS, 1, -1):
-        for token in range(run, count - size + 1):
-            number = _taken_apart(data, begin, token, size, tables, out)
-            if number < 0:
+    last = run  # token that an exception may begin with
+    for token in range(run, count):
+        is_such = token + 1 < count and _may_be_parts(token, PAIRS_AT, known, out)
+        room[_SPANS, token - run], room[_TAKEN, token - run] = -1 if is_such else 0, 0
+        last = token if is_such else last
+    for num_parts in range(MOST_PARTS, 1, -1):
+        for token in range(run, min(last, count - num_parts) + 1):
+            if room[_SPANS, token - run] == 0 or _taken_apart(data, begin, token, num_parts, known, out) == 0:
                 continue
-            if not taken[token] and not taken[token + size - 1]:
-                spans[token] = size
-                more += max(0, int(np.count_nonzero(tables.sizes[number])) - size)
-            taken[token : token + size] = 1
-    if count + more > len(out.key):
+            if not room[_TAKEN, token - run] and not room[_TAKEN, token - run + num_parts - 1]:
+                room[_SPANS, token - run] = num_parts
+            for part in range(token, token + num_parts):
+                room[_TAKEN, part - run] = 1
+    num_tokens = _joined(data, begin, run, count, known, room, out)
+    if run + num_tokens > len(out.key):
         return -1
-    if more > 0:  # what is still to be read moves out of the way
-        for part in range(count - 1, run - 1, -1):
-            _copy(out, part, part + more)
-    kept, place = run, run + more
-    while place < count + more:
-        size = int(spans[place - more])
-        number = _taken_apart(data, begin, place, size, tables, out) if size > 0 else -1
-        is_one_chunk = True
-        for part in range(place, place + size - 1):
+    for token in range(num_tokens):
+        first = begin + room[_STARTS, token]
+        _write(data, begin, first, first + room[_SIZES, token], classes, out, run + token)
+    return run + num_tokens
+
+
+@compiled
+def _joined(data: Bytes, begin: int, run: int, count: int, known: Int32s, room: Room, out: TokenBuffers) -> int:
+    """Write starts and sizes of the tokens from `run` on, exceptions put together; return how many there are."""
+    num_tokens, token = 0, run
+    while token < count:
+        num_parts = max(0, room[_SPANS, token - run])
+        is_one_chunk = num_parts > 0
+        for part in range(token, token + num_parts - 1):
             is_one_chunk = is_one_chunk and out.start[part] + out.size[part] == out.start[part + 1]
-        if number >= 0 and tables.is_changed[number] and is_one_chunk:
-            first = begin + out.start[place]
-            kept = _emit_exception(data, begin, first, number, tables, out, kept)
-            place += size
-            continue
-        for _ in range(max(size, 1)):
-            _copy(out, place, kept)
-            kept += 1
-            place += 1
-    return kept
+        fields = _taken_apart(data, begin, token, num_parts, known, out) if is_one_chunk else 0
+        if fields > 0:
+            start = out.start[token]
+            for index in range(known[fields + NUM_TOKENS]):
+                room[_STARTS, num_tokens] = start
+                room[_SIZES, num_tokens] = known[fields + TOKENS + index]
+                start += known[fields + TOKENS + index]
+                num_tokens += 1
+            token += num_parts
+        else:
+            room[_STARTS, num_tokens] = out.start[token]
+            room[_SIZES, num_tokens] = out.size[token]
+            num_tokens += 1
+            token += 1
+    return num_tokens
 
 
 @compiled
-def _copy(out: TokenBuffers, token: int, to: int) -> None:
-    out.key[to] = out.key[token]
-    out.start[to] = out.start[token]
-    out.size[to] = out.size[token]
-    out.chars[to] = out.chars[token]
-    out.kind[to] = out.kind[token]
-
-
-@compiled
-def _taken_apart(data: Bytes, begin: int, token: int, size: int, tables: Tables, out: TokenBuffers) -> int:
-    """Return the number of the exception whose parts the next `size` tokens are, or -1."""
+def _taken_apart(data: Bytes, begin: int, token: int, num_parts: int, known: Int32s, out: TokenBuffers) -> int:
+    """Return where the fields of the exception that the next tokens are the parts of begin in `known`, or 0."""
     key, num_bytes = np.uint64(0), 0
-    for part in range(token, token + size):
+    for part in range(token, token + num_parts):
         num_bytes += out.size[part]
         if num_bytes > LONGEST_NAME:
-            return -1
+            return 0
         start = begin + out.start[part]
         for place in range(start, start + out.size[part]):
             key = key * _PRIME + np.uint64(data[place]) + _ONE
-    slot = np.int64(key >> np.uint64(51))
-    while tables.numbers[slot] >= 0:
-        number = tables.numbers[slot]
-        is_such = tables.keys[slot] == key and tables.is_exception[number]
-        if is_such and _are_parts(data, begin, token, size, number, tables, out):
-            return int(number)
-        slot = (slot + 1) & (len(tables.numbers) - 1)
-    return -1
+    slot = np.int64(key >> _TO_SLOT)
+    while known[slot] != 0:
+        fields = known[slot]
+        is_such = known[fields + NUM_PARTS] == num_parts and known[fields + SIZE] == num_bytes
+        if is_such and _are_parts(data, begin, token, fields, known, out):
+            return int(fields)
+        slot = (slot + 1) & (NUM_SLOTS - 1)
+    return 0
 
 
 @compiled
-def _are_parts(data: Bytes, begin: int, token: int, size: int, number: int, tables: Tables, out: TokenBuffers) -> bool:
-    """Return whether the next `size` tokens are the parts that an exception is taken apart into."""
-    if size < tables.part_sizes.shape[1] and tables.part_sizes[number, size] != 0:
-        return False
-    place = tables.starts[number]
-    for part in range(size):
-        if out.size[token + part] != tables.part_sizes[number, part]:
+def _are_parts(data: Bytes, begin: int, token: int, fields: int, known: Int32s, out: TokenBuffers) -> bool:
+    """Return whether the next tokens are the parts that an exception is taken apart into."""
+    text = known[fields + TEXT]
+    for part in range(known[fields + NUM_PARTS]):
+        if out.size[token + part] != known[fields + PARTS + part]:
             return False
         start = begin + out.start[token + part]
-        for offset in range(out.size[token + part]):
-            if data[start + offset] != tables.text[place + offset]:
+        for place in range(out.size[token + part]):
+            if data[start + place] != known[text + place]:
                 return False
-        place += out.size[token + part]
-    return bool(place == tables.starts[number + 1])
+        text += out.size[token + part]
+    return True

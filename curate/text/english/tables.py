@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from curate.text.characters import ASSIGNED, Bytes, Int32s, Uint64s, kind_table
+from curate.text.characters import ASSIGNED, Int32s, kind_table
 from curate.text.english.rules import rules
 from curate.text.kinds import PRIME
 
@@ -20,39 +20,33 @@ SPACE, ALPHA, LOWER, UPPER, ICON, BEFORE_STOP, QUOTE = (1 << bit for bit in rang
 PREFIX, SUFFIX, AFTER_DIGIT, INFIX, HYPHEN, HOST, SCHEME, DECIMAL, NUMBER = (1 << bit for bit in range(15, 24))
 SPECIAL = 1 << 24  # not to be looked at: a chunk whose characters lack it, and numbers, is one token or an exception
 
+# Sections of `known`. A name is an exception, or what is taken off behind a digit.
 NUM_SLOTS = 1 << 13
-NUM_PAIRS = 1 << 16
+SIZES_AT = NUM_SLOTS  # behind the slots: of each first byte, a bit for each size in bytes that an exception has
+PAIRS_AT = SIZES_AT + 256  # a bit at the hash of the first two parts of each exception that is taken apart
+CHANGED_PAIRS_AT = PAIRS_AT + (1 << 16) // 32  # the same of those whose parts are not their tokens
+NAMES_AT = CHANGED_PAIRS_AT + (1 << 16) // 32
+MOST_TOKENS, MOST_PARTS = 3, 11
+# Fields of a name: where its bytes are in `known`, one a number; its size in bytes; bits; tokens; parts; their sizes.
+TEXT, SIZE, BITS, NUM_TOKENS, NUM_PARTS, TOKENS = range(6)
+PARTS = TOKENS + MOST_TOKENS
+NUM_FIELDS = PARTS + MOST_PARTS
+IS_EXCEPTION = 1
+LONGEST_NAME = 31  # bytes that have a bit in the section of sizes; the longest exception has 29
 MASK_64 = (1 << 64) - 1
 
 
-class Tables(NamedTuple):  # compiled code takes a named tuple of arrays, not a dataclass
+class Tables(NamedTuple):
     """The rules as arrays.
 
     Attributes:
         classes: Bits of each code point, shape (0x110000,).
-        may_be: Whether an exception begins with this byte (row) and has so many bytes (column), shape (256, 32).
-        keys: Open-addressed table of the keys of exceptions and of what is taken off behind a digit, shape (NUM_SLOTS,).
-        numbers: Their numbers, -1 where there is none.
-        text: The bytes of all, one behind the other.
-        starts: Where each begins in `text`, and at last where the text ends.
-        is_exception: False for what is taken off behind a digit.
-        sizes: Bytes of each token of an exception, shape (exceptions, 4); 0 behind the last.
-        part_sizes: Bytes of each part that an exception is taken apart into, shape (exceptions, 12); all 0 if it is not.
-        is_changed: Whether the parts are others than the tokens.
-        pairs: 1 at the hash of the first two parts of an exception that is changed, shape (NUM_PAIRS,).
+        known: The names. An open-addressed table of where each one's fields begin, by its key, 0 where there is
+            none; then the sections above.
     """
 
     classes: Uint32s
-    may_be: npt.NDArray[np.bool_]
-    keys: Uint64s
-    numbers: Int32s
-    text: Bytes
-    starts: Int32s
-    is_exception: npt.NDArray[np.bool_]
-    sizes: Int32s
-    part_sizes: Int32s
-    is_changed: npt.NDArray[np.bool_]
-    pairs: Bytes
+    known: Int32s
 
 
 def key_of(data: bytes) -> int:
@@ -64,7 +58,7 @@ def key_of(data: bytes) -> int:
 
 
 def pair_of(first: int, second: int) -> int:
-    """Return the place in `Tables.pairs` of two keys."""
+    """Return the number of the bit of two keys in the section of pairs."""
     return ((first * PRIME ^ second) * PRIME & MASK_64) >> 48
 
 
@@ -72,39 +66,35 @@ def pair_of(first: int, second: int) -> int:
 def tables() -> Tables:
     """Return the tables; made once a process."""
     given = rules()
-    parts = {chunk: tokens for tokens, chunk in given.parts.items()}
+    parts = {chunk: tokens for tokens, chunk in given.parts.items() if len(tokens) > 1}  # a single one changes nothing
     behind_digits = [*given.data["units"], *given.data["currency"], "+"]
-    names = list(dict.fromkeys([*given.exceptions, *behind_digits]))
+    assert not given.exceptions.keys() & set(behind_digits)
+    names = [*given.exceptions, *dict.fromkeys(behind_digits)]
     encoded = [name.encode() for name in names]
-    starts = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    keys, numbers = np.zeros(NUM_SLOTS, np.uint64), np.full(NUM_SLOTS, -1, np.int32)
-    may_be = np.zeros((256, 32), np.bool_)
-    pairs = np.zeros(NUM_PAIRS, np.uint8)
-    sizes, part_sizes = np.zeros((len(names), 4), np.int32), np.zeros((len(names), 12), np.int32)
-    is_changed = np.zeros(len(names), np.bool_)
-    is_exception = np.array([name in given.exceptions for name in names])
-    assert not any(name in given.exceptions for name in behind_digits)
+    text_at = NAMES_AT + NUM_FIELDS * len(names)
+    known = np.zeros(text_at + sum(map(len, encoded)), np.int32)
+    bits = known.view(np.uint32)
     for number, (name, data) in enumerate(zip(names, encoded, strict=True)):
+        fields = NAMES_AT + NUM_FIELDS * number
         slot = key_of(data) >> 51
-        while numbers[slot] >= 0:
+        while known[slot]:
             slot = (slot + 1) % NUM_SLOTS
-        keys[slot], numbers[slot] = key_of(data), number
-        tokens = given.exceptions.get(name, ())
-        _fill(sizes[number], tokens)
+        known[slot] = fields
+        tokens, apart = given.exceptions.get(name, ()), parts.get(name, ())
+        known[fields : fields + TOKENS] = (
+            text_at, len(data), IS_EXCEPTION * bool(tokens), len(tokens), len(apart),
+        )  # fmt: skip
+        known[fields + TOKENS : fields + TOKENS + len(tokens)] = [len(token.encode()) for token in tokens]
+        known[fields + PARTS : fields + PARTS + len(apart)] = [len(part.encode()) for part in apart]
+        known[text_at : text_at + len(data)] = list(data)
+        text_at += len(data)
         if tokens:
-            may_be[data[0], len(data)] = True
-        apart = parts.get(name, ())
-        if len(apart) > 1:  # a single part changes nothing
-            _fill(part_sizes[number], apart)
-            is_changed[number] = apart != tokens
-            if apart != tokens:
-                pairs[pair_of(*(key_of(part.encode()) for part in apart[:2]))] = 1
-    text = np.frombuffer(b"".join(encoded), np.uint8)
-    return Tables(_classes(), may_be, keys, numbers, text, starts, is_exception, sizes, part_sizes, is_changed, pairs)
-
-
-def _fill(row: Int32s, tokens: Sequence[str]) -> None:
-    row[: len(tokens)] = [len(token.encode()) for token in tokens]
+            bits[SIZES_AT + data[0]] |= np.uint32(1 << len(data))
+        if apart:
+            pair = pair_of(key_of(apart[0].encode()), key_of(apart[1].encode()))
+            for section in (PAIRS_AT, CHANGED_PAIRS_AT)[: 1 + (apart != tokens)]:
+                bits[section + pair // 32] |= np.uint32(1 << pair % 32)
+    return Tables(_classes(), known)
 
 
 def _classes() -> Uint32s:
