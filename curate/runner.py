@@ -15,6 +15,7 @@ from typing import Any
 from curate import __version__
 from curate.cache import Cache, write_bytes, write_json
 from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, UsageError
+from curate.implied import warnings_of
 from curate.inputs import expand_variables, is_remote, list_inputs
 from curate.loading import load
 from curate.plan import PHASES
@@ -99,6 +100,7 @@ class Plan:
         sources: Source name to files and bytes; None where they are remote or made on first use, so not looked at.
         disk_bytes: Estimate of what run folder and cache will take.
         train: Estimate of the training runs in words, or None without `train`.
+        warnings: Rules that decide nothing, or leave nothing.
     """
 
     recipe: Recipe
@@ -106,6 +108,7 @@ class Plan:
     sources: Mapping[str, tuple[int, int] | None]
     disk_bytes: int
     train: str | None
+    warnings: tuple[str, ...] = ()
 
 
 def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Plan:
@@ -145,7 +148,7 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
-    return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe))
+    return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe), tuple(warnings_of(recipe)))
 
 
 def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
@@ -185,6 +188,7 @@ def describe(plan: Plan) -> str:
     lines.append(f"  disk            about {plan.disk_bytes:,} bytes for cache and run folder{unknown}")
     if plan.train is not None:
         lines.append(f"  training        {plan.train}")
+    lines += [f"  warning         {text}" for text in plan.warnings]
     return "\n".join([*lines, "", plan.recipe.as_yaml()])
 
 
@@ -266,11 +270,14 @@ def run(
     with locked(folder):
         store.prepare()
         try:
-            check(recipe)
+            warnings = check(recipe).warnings
+            for text in warnings:
+                progress.note(f"  warning: {text}")
             _preflight(recipe, store, train=train)
             _begin(folder, recipe, progress)
             account = Account(recipe.names())
             account.facts |= {"limit": limit, "sample": sample}
+            account.warnings.extend(warnings)
             count = workers or _cores()
             executor = LocalExecutor(store, workers=count, memory=size, modules=recipe.modules)
             with executor:

@@ -35,9 +35,9 @@ def test_help_teaches(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["audit", "r.yaml"], ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
-        ["export", "x", "--format", "hf"], ["mixture", "plan"], ["mixture", "optimize"], ["classifier", "train"],
-        ["classifier", "score"], ["tokenizer", "train"], ["cache", "prune"],
+        ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
+        ["export", "x", "--format", "hf"], ["mixture", "plan"], ["mixture", "optimize"],
+        ["tokenizer", "train"], ["cache", "prune"],
     ],
 )  # fmt: skip
 def test_what_is_not_built_says_so(arguments: list[str]) -> None:
