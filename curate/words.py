@@ -13,7 +13,6 @@ In scripts that write no spaces between words (Han, Kana, Thai, Lao, Khmer, Myan
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -220,40 +219,3 @@ def _word_hashes(text: pa.Array) -> pa.LargeListArray:
             hashes.append(value)
         ends[row + 1] = len(hashes)
     return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.array(hashes, np.uint64)))
-
-
-@dataclass(frozen=True, slots=True)
-class WordCodes:
-    """The "words" column of a batch as integers: what a word is like is worked out once per distinct word.
-
-    Attributes:
-        codes: Index into `vocabulary` of each word, all rows one behind the other, shape (N,).
-        vocabulary: The distinct words of the batch.
-        starts, ends: Each row's first word and the one behind its last, shape (rows,).
-    """
-
-    codes: NDArray[np.int64]
-    vocabulary: list[str]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-    def per_row(self, per_word: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for each row the sum of `per_word` (indexed by code) over its words, shape (rows,)."""
-        import numpy as np
-
-        total = np.concatenate(([0], np.cumsum(per_word[self.codes], dtype=np.int64)))
-        summed: NDArray[np.int64] = total[self.ends] - total[self.starts]
-        return summed
-
-
-def word_codes(words: pa.LargeListArray) -> WordCodes:
-    """Return the "words" column of a batch as integers."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    coded = words.flatten().dictionary_encode()
-    lengths = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    ends = np.cumsum(lengths, dtype=np.int64)
-    codes = coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return WordCodes(codes, coded.dictionary.to_pylist(), ends - lengths, ends)

@@ -15,6 +15,7 @@ from curate.words import (
     KIND_SYMBOLS,
     KIND_WORD,
     PRIME,
+    TRANSIENT,
     folded_words,
     hash_word,
     prepare_words,
@@ -23,8 +24,12 @@ from curate.words import (
     token_arrays,
     token_type,
     with_words,
-    word_codes,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_before() -> None:  # hypothesis limits the time of each example
+    prepare_words(TRANSIENT)
 
 
 @pytest.mark.parametrize(
@@ -208,19 +213,3 @@ def test_a_text_of_only_tokens_grows_the_room():
     made = with_words(batch, ("tokens", "english_tokens"))
     for column in ("tokens", "english_tokens"):
         assert strings(made, column) == [["a"], [".", ","] * 5000, ["b"]]
-
-
-def test_preparing_leaves_nothing_to_compile():
-    prepare_words(("tokens", "english_tokens", "words", "word_hashes", "id"))
-
-
-def test_word_codes_of_a_slice():
-    batch = pa.record_batch({"text": pa.array(["x y", "b a b", "", "a"], pa.large_string())})
-    codes = word_codes(with_words(batch, ("words",))["words"].slice(1))
-    assert [codes.vocabulary[code] for code in codes.codes] == ["b", "a", "b", "a"]
-    assert codes.starts.tolist() == [0, 3, 3]
-    assert codes.ends.tolist() == [3, 3, 4]
-    ones = [1 if word == "b" else 10 for word in codes.vocabulary]
-    import numpy as np
-
-    assert codes.per_row(np.array(ones)).tolist() == [12, 0, 10]

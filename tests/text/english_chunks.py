@@ -14,7 +14,8 @@ from pathlib import Path
 LONGEST = 2000  # characters of a chunk
 
 
-def _texts(data: Path, corpus: str) -> Iterator[str]:
+def texts_of(data: Path, corpus: str) -> Iterator[str]:
+    """Yield the texts of a corpus: documents, pages as they are, lines of pages."""
     if corpus == "02_gold":
         for path in sorted((data / corpus).glob("*/gold.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -38,7 +39,7 @@ CORPORA = ("02_gold", "03_raw_html", "04_books", "05_code")
 def distinct_chunks(data: Path, corpus: str) -> list[str]:
     """Return the distinct chunks of a corpus, sorted."""
     found: set[str] = set()
-    for text in _texts(data, corpus):
+    for text in texts_of(data, corpus):
         found.update(text.split())
     return sorted(chunk for chunk in found if len(chunk) <= LONGEST)
 

@@ -37,6 +37,11 @@ def compiled(texts: list[str]) -> list[list[str]]:
     ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_before() -> None:  # hypothesis limits the time of each example
+    compiled(["a"])
+
+
 def test_every_exception_of_spacy_is_asked_about():
     chunks = {chunk for chunk, _ in answers()["chunks"]}
     assert rules().exceptions.keys() <= chunks
