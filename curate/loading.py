@@ -466,7 +466,8 @@ class _Loader:
                     self.problem(place, problem)
                 continue
             for rule in block.rules():
-                for column in (rule.column, rule.by):
+                columns = (rule.column, rule.by) if rule.expression is None else expression_columns(rule.expression)
+                for column in columns:
                     if column is not None and column not in known:
                         what = f"put a step that measures it before this one (known: {', '.join(known)})"
                         self.problem(place, f"{rule.name} needs the column '{column}', which no step measures: {what}.")

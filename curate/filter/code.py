@@ -110,11 +110,15 @@ _LINES = {"max_line_length": 1000.0, "max_mean_line_length": 100.0, "min_alphanu
 _COMMENTS = {"min_comment_fraction": _ABOVE_ONE_PERCENT, "max_comment_fraction": _BELOW_EIGHTY_PERCENT}
 _HTML = {"min_visible_fraction": _ABOVE_A_FIFTH, "min_visible_chars": 101.0}
 _DATA = {"min_data_chars": 100.0, "max_data_chars": 5000.0}
+_OFF = dict.fromkeys((*_LINES, *_COMMENTS, "min_stars", *_HTML, *_DATA)) | dict.fromkeys(
+    ("generated", "minified", "xml_header"), False
+)
+# Each variant says all of them, so that what one leaves off is written down as off in the resolved recipe.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "curate": {**_LINES, "generated": True, "minified": True},
-    "the_stack": {**_LINES, **_COMMENTS, "min_stars": 6.0, "xml_header": True, **_HTML, **_DATA},
-    "starcoder": {**_HTML, **_DATA},
-    "opencoder": {"xml_header": True},
+    "curate": _OFF | _LINES | {"generated": True, "minified": True},
+    "the_stack": _OFF | _LINES | _COMMENTS | {"min_stars": 6.0, "xml_header": True} | _HTML | _DATA,
+    "starcoder": _OFF | _HTML | _DATA,
+    "opencoder": _OFF | {"xml_header": True},
 }
 
 # OpenCoder: column, least, most. A value at a bound stays.
@@ -209,20 +213,21 @@ class Code(Filter):
     )
 
     variant: Literal["curate", "the_stack", "starcoder", "opencoder"] = "curate"
-    max_line_length: AtMostNumber = None
-    max_mean_line_length: AtMostNumber = None
-    min_alphanumeric_fraction: AtLeastShare = None
-    generated: Switch = False
-    minified: Switch = False
     licenses: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
-    min_comment_fraction: AtLeastShare = None
-    max_comment_fraction: AtMostShare = None
-    min_stars: AtLeastNumber = None
-    xml_header: Switch = False
-    min_visible_fraction: AtLeastShare = None
-    min_visible_chars: AtLeastNumber = None
-    min_data_chars: AtLeastNumber = None
-    max_data_chars: AtMostNumber = None
+    # What stands here is what bigcode's script has; `_of_variant` gives every variant its own.
+    max_line_length: AtMostNumber = _LINES["max_line_length"]
+    max_mean_line_length: AtMostNumber = _LINES["max_mean_line_length"]
+    min_alphanumeric_fraction: AtLeastShare = _LINES["min_alphanumeric_fraction"]
+    generated: Switch = True
+    minified: Switch = True
+    min_comment_fraction: AtLeastShare = _COMMENTS["min_comment_fraction"]
+    max_comment_fraction: AtMostShare = _COMMENTS["max_comment_fraction"]
+    min_stars: AtLeastNumber = 6.0
+    xml_header: Switch = True
+    min_visible_fraction: AtLeastShare = _HTML["min_visible_fraction"]
+    min_visible_chars: AtLeastNumber = _HTML["min_visible_chars"]
+    min_data_chars: AtLeastNumber = _DATA["min_data_chars"]
+    max_data_chars: AtMostNumber = _DATA["max_data_chars"]
 
     @model_validator(mode="before")
     @classmethod

@@ -103,7 +103,7 @@ class BadWords(Filter):
     languages: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     default_language: str = "en"
     lists: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
-    max_matches: AtMostNumber = None
+    max_matches: AtMostNumber = 0.0  # each variant has its own, see `_bounds_of_variant`
     max_char_fraction: AtMostShare = 0.01
     keep_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
     seed: int = Field(default=0, ge=0)
@@ -111,9 +111,11 @@ class BadWords(Filter):
     @model_validator(mode="before")
     @classmethod
     def _bounds_of_variant(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping) or values.get("variant") != "c4":
+        if not isinstance(values, Mapping):
             return values
-        return {"max_matches": 0.0, "max_char_fraction": None, **values}
+        if values.get("variant", "curate") == "c4":
+            return {"max_matches": 0.0, "max_char_fraction": None, **values}
+        return {"max_matches": None, "max_char_fraction": 0.01, **values}
 
     @model_validator(mode="after")
     def _lists_are_known(self) -> BadWords:

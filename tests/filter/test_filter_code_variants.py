@@ -336,3 +336,21 @@ def test_the_variants_differ(measured, fired):
             differing = sum(a != b for a, b in zip(kept[one], kept[other], strict=True))
             print(f"{one} and {other}: {differing} differ")
             assert differing >= 20, (one, other)
+
+
+@pytest.mark.parametrize(
+    "settings", ["{}", "{variant: the_stack, comment_fraction: off, min_stars: off}", "{variant: starcoder}"]
+)
+def test_the_resolved_recipe_means_the_same(tmp_path, settings):
+    from curate.loading import load
+
+    (tmp_path / "in.jsonl").write_text('{"text": "x"}\n', encoding="utf-8")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        f"name: r\nsources:\n  a:\n    read: {{kind: jsonl, paths: in.jsonl}}\n    steps: [{{code: {settings}}}]\n",
+        encoding="utf-8",
+    )
+    recipe = load(path)
+    again = tmp_path / "again.yaml"
+    again.write_text(recipe.as_yaml(), encoding="utf-8")
+    assert load(again).sources[0].steps == recipe.sources[0].steps

@@ -256,3 +256,17 @@ def test_agrees_with_a_regular_expression():
             assert count == len(found)
             checked += len(found)
     assert checked > 60
+
+
+@pytest.mark.parametrize("settings", ["{}", "{variant: c4, max_matches: off}", "{variant: c4, keep_fraction: 0.1}"])
+def test_the_resolved_recipe_means_the_same(tmp_path, settings):
+    from curate.loading import load
+
+    (tmp_path / "in.jsonl").write_text('{"text": "x"}\n', encoding="utf-8")
+    path = tmp_path / "recipe.yaml"
+    source = f"read: {{kind: jsonl, paths: in.jsonl}}, steps: [{{bad_words: {settings}}}]"
+    path.write_text(f"name: r\nsources:\n  a: {{{source}}}\n", encoding="utf-8")
+    recipe = load(path)
+    again = tmp_path / "again.yaml"
+    again.write_text(recipe.as_yaml(), encoding="utf-8")
+    assert load(again).sources[0].steps == recipe.sources[0].steps
