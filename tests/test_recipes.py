@@ -57,6 +57,9 @@ def test_the_recipes_are_these() -> None:
     assert {path.stem for path in RECIPES.glob("*.yaml")} == {
         "web_code_books",
         "common_crawl",
+        "fineweb",
+        "fineweb2",
+        "recommended",
         "portuguese",
         "dedup_only",
     }
