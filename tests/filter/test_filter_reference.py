@@ -1,4 +1,8 @@
-"""Our measures against recorded values of datatrove, on texts of ours, with the words that datatrove's tokenizer gave."""
+"""Our measures against recorded values of datatrove: its variant on real documents, the others on its words.
+
+`reference/record.py` says how they were recorded. The first part is of texts of ours, with the words that datatrove's tokenizer
+gave; the second of real documents, with words of our own English splitting.
+"""
 
 import json
 from pathlib import Path
@@ -6,11 +10,13 @@ from pathlib import Path
 import plain_filters
 import pyarrow as pa
 import pytest
+from reference.documents import DATA, digest, recorded, replayed
 
 from curate.filter.c4 import C4Lines
 from curate.filter.fineweb import FineWeb
 from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
+from curate.words import with_words
 
 RECORDED = json.loads((Path(__file__).parent / "reference" / "datatrove.json").read_text(encoding="utf-8"))["documents"]
 
@@ -33,7 +39,17 @@ REASONS = {
     "lorem_ipsum": "lorem_ipsum",
     "curly_bracket": "curly_bracket",
     "too_few_sentences": "min_sentences",
+    "empty": "empty",
+    "gopher_above_avg_threshold": "mean_word_length",
+    "gopher_too_many_ellipsis": "ellipsis_ratio",
+    "gopher_too_many_bullets": "bullet_line_fraction",
+    "gopher_enough_stop_words": "num_stop_words",
+    "dup_line_char_frac": "duplicate_line_char_fraction",
+    "dup_para_char_frac": "duplicate_paragraph_char_fraction",
+    **{f"duplicated_{n}_n_grams": f"repeated_{n}gram_char_fraction" for n in range(6, 11)},
+    "list_ratio": "newlines_per_word",
 }
+COLUMNS = {"newline_ratio": "newlines_per_word"}  # recorded under another name
 
 
 def batch() -> pa.RecordBatch:
@@ -72,3 +88,61 @@ def test_c4_text_and_decisions(fired, name, step):
         assert names[:1] == ([REASONS[recorded["reason"]]] if recorded["reason"] else [])
         if recorded["reason"] is None:
             assert row["text"] == recorded["text"]
+
+
+# ---- real documents, and awkward texts: the variant decides as datatrove does, with its first reason
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Return a function from a part of the recordings to its texts; skips loudly without the real inputs."""
+    cached: dict[str, list[str]] = {}
+
+    def of(part: str) -> list[str]:
+        if part not in cached and part == "texts":
+            own = json.loads((Path(__file__).parent / "reference" / "texts.json").read_text(encoding="utf-8"))
+            cached[part] = [entry["text"] for entry in own]
+        elif part not in cached:
+            if not (DATA / "02_gold").is_dir():
+                pytest.skip(f"real inputs are absent: set CURATE_DATA to the folder that holds {DATA.name}")
+            cached[part] = [text for _, text in replayed(DATA)]
+        return cached[part]
+
+    return of
+
+
+def measured(step, texts: list[str]) -> list[dict]:
+    batch = pa.record_batch({"text": pa.array(texts, pa.large_string())})
+    return step.apply(with_words(batch, step.reads)).to_pylist()
+
+
+@pytest.mark.parametrize("part", ["documents", "texts"])
+@pytest.mark.parametrize("kind", [GopherRepetition, GopherQuality, FineWeb], ids=lambda kind: kind.__name__)
+def test_datatrove_on_real_documents(texts, fired, kind, part):
+    block = {GopherRepetition: "gopher_repetition", GopherQuality: "gopher_quality", FineWeb: "fineweb"}[kind]
+    recording = recorded("datatrove")["blocks"][block]
+    step = kind(variant="datatrove")
+    rows = measured(step, texts(part))
+    assert len(rows) == len(recording[part]["fired"]) >= (200 if part == "documents" else 50)
+    columns = [COLUMNS.get(name, name) for name in recording["columns"]]
+    for row, values, reason in zip(rows, recording[part]["values"], recording[part]["fired"], strict=True):
+        known = {column: value for column, value in zip(columns, values, strict=True) if value is not None}
+        assert {column: row[column] for column in known} == pytest.approx(known, rel=1e-9, abs=1e-9)
+        names = [name.removeprefix("block.") for name in fired(step, row)]
+        assert names[:1] == ([REASONS[reason]] if reason else [])
+
+
+@pytest.mark.parametrize("part", ["documents", "texts"])
+@pytest.mark.parametrize("block", ["c4", "c4_of_fineweb"])
+def test_datatrove_c4_on_real_documents(texts, fired, block, part):
+    recording = recorded("datatrove")["blocks"][block]
+    step = C4Lines(variant="datatrove", terminal_punctuation="on" if block == "c4" else "off")
+    for row, (sentences, kept), reason in zip(
+        measured(step, texts(part)), recording[part]["values"], recording[part]["fired"], strict=True
+    ):
+        names = [name.removeprefix("block.") for name in fired(step, row)]
+        assert names[:1] == ([REASONS[reason]] if reason else [])
+        if sentences is not None:
+            assert row["num_sentences"] == sentences
+        if kept is not None:
+            assert digest(row["text"])[:16] == kept

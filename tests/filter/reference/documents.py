@@ -9,12 +9,14 @@ import gzip
 import hashlib
 import html
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
+DATA = Path(os.environ.get("CURATE_DATA") or HERE.parents[3] / "shared" / "data")
 
 # file, number of rows taken, one of so many, how the text follows from the row
 SETS = (

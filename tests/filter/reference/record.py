@@ -15,7 +15,6 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
-import os
 import re
 import sys
 import types
@@ -25,9 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from documents import HERE, choose, digest
+from documents import DATA, HERE, choose, digest
 
-DATA = Path(os.environ.get("CURATE_DATA") or HERE.parents[3] / "shared" / "data")
 REPEATED = range(5, 11)
 TOP = range(2, 5)
 PROBED = ("duplicate_line_fraction", "duplicate_paragraph_fraction")
@@ -72,8 +70,8 @@ def bare_package(name: str, folder: Path) -> None:
 
 
 def number(value: Any) -> float | int | None:
-    """Return a value as JSON keeps it, to 13 digits."""
-    if value is None:
+    """Return a value as JSON keeps it, to 13 digits; null for none and for what is no number (the mean of no words)."""
+    if value is None or value != value:
         return None
     value = value.item() if hasattr(value, "item") else value
     return value if isinstance(value, int) else float(f"{value:.13g}")
