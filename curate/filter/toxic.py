@@ -33,8 +33,9 @@ from curate.stage import Rule
 from curate.text.hashing import choice_hash
 
 if TYPE_CHECKING:
-    import ahocorasick_rs
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 LANGUAGES = (
     *(
@@ -89,7 +90,6 @@ class BadWords(Filter):
     """
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("ahocorasick-rs",)
     reads: ClassVar[tuple[str, ...]] = ("id", "language")
     files: ClassVar[tuple[str, ...]] = ("lists",)
     adds: ClassVar[Mapping[str, str]] = {
@@ -140,10 +140,10 @@ class BadWords(Filter):
         return digest.hexdigest()
 
     def prepare(self) -> None:
-        """Read the lists and make the automaton that most documents need."""
+        """Read the lists and make the trees that most documents need."""
         stamps = _stamps(self.lists)
         for language in self.languages or (self.default_language,):
-            _automaton(self.variant, self.lists, stamps, language)
+            _words_of(self.variant, self.lists, stamps, language)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of `adds`; 0 for a document whose language has no list."""
@@ -163,11 +163,11 @@ class BadWords(Filter):
         )
 
     def _row(self, text: str, languages: Iterable[str], stamps: tuple[tuple[int, int], ...]) -> tuple[int, float]:
-        lowered = text.lower()
+        lowered = text if text.isascii() else text.lower()  # the kernel makes ASCII small
         data = lowered.encode("utf-8", "surrogatepass")
         found: set[tuple[int, int]] = set()
         for language in languages:
-            words = _automaton(self.variant, self.lists, stamps, language)
+            words = _words_of(self.variant, self.lists, stamps, language)
             if words is not None:
                 found |= words.places(data, self.variant == "curate")
         count = num_chars = end = 0
@@ -195,25 +195,26 @@ class _Words(NamedTuple):
     """The entries of a language, made to be looked for all at once.
 
     Attributes:
-        automaton: Aho and Corasick's (1975), over UTF-8.
-        stand_alone: For each entry, whether it has to stand between characters that belong to no word.
+        tree: Of their bytes, see `toxic_kernel`.
+        stand_alone: Whether an entry has to stand between characters that belong to no word.
     """
 
-    automaton: ahocorasick_rs.BytesAhoCorasick
-    stand_alone: tuple[bool, ...]
+    tree: NDArray[np.int32]
+    stand_alone: bool
 
     def places(self, data: bytes, marks_join: bool) -> set[tuple[int, int]]:
         """Return first byte and end of every entry in `data`, overlapping ones too.
 
         Args:
-            data: UTF-8, in small letters.
+            data: UTF-8; what is not ASCII in small letters.
             marks_join: Whether a combining mark belongs to the letter before it.
         """
+        from curate.filter import toxic_kernel
+
         return {
             (start, end)
-            for entry, start, end in self.automaton.find_matches_as_indexes(data, overlapping=True)
-            if not self.stand_alone[entry]
-            or (not _ends_in_word(data, start) and not _begins_in_word(data, end, marks_join))
+            for start, end in toxic_kernel.places(data, self.tree, self.stand_alone).tolist()
+            if not self.stand_alone or (not _ends_in_word(data, start) and not _begins_in_word(data, end, marks_join))
         }
 
 
@@ -289,11 +290,11 @@ def _sections(paths: tuple[str, ...], stamps: tuple[tuple[int, int], ...]) -> Ma
 
 
 @functools.cache
-def _automaton(
+def _words_of(
     variant: str, lists: tuple[str, ...], stamps: tuple[tuple[int, int], ...], language: str
 ) -> _Words | None:
     """Return what looks for the entries of a language, or None if there is no entry."""
-    import ahocorasick_rs
+    from curate.filter import toxic_kernel
 
     sections = _sections(lists or (str(_SHIPPED),), stamps)
     if language not in sections:
@@ -304,9 +305,4 @@ def _automaton(
     entries = listed if variant == "c4" else dict.fromkeys(entry.lower() for entry in listed)
     if not entries:
         return None
-    automaton = ahocorasick_rs.BytesAhoCorasick(
-        [entry.encode() for entry in entries],
-        matchkind=ahocorasick_rs.MatchKind.Standard,
-        implementation=ahocorasick_rs.Implementation.DFA,
-    )
-    return _Words(automaton, (language not in _UNSPACED,) * len(entries))
+    return _Words(toxic_kernel.tree_of(entry.encode() for entry in entries), language not in _UNSPACED)
