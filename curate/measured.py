@@ -6,8 +6,9 @@ as its steps measure the same.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from curate.blocks import Layout, lay_out
 from curate.cache import key_of
 from curate.errors import InputError
 from curate.expression import expression_columns
-from curate.phases.decide import BOOKKEEPING, Judged, Verdict
+from curate.phases.decide import BOOKKEEPING, Judged, Verdict, measured_columns, verdicts
+from curate.phases.resolve import resolve, with_numbers
 from curate.recipe import SourceRecipe
 from curate.report.run import RunFolder, count_rows, damage_named, read_names
 from curate.stage import Rule
 
 PART_ROWS = 250_000  # documents judged at once; bounds memory
+_MEMORY = 256 << 20  # bytes of numbers from which a share of the documents is resolved
 _BEFORE_TEXT = ("read", "gate", "extract")  # stages whose documents have no text
 
 
@@ -114,6 +117,31 @@ class MeasuredSource:
                 pending, sizes = [], []
         if pending:
             yield self._part(pending, sizes, wanted, decided=decided)
+
+    def resolved(self, judged: Sequence[Judged]) -> tuple[Judged, ...]:
+        """Return the blocks with numbers in place of bounds that are shares of this source's documents."""
+        blocks = list(judged)
+        for place, block in enumerate(blocks):
+            rules = [rule for rule in block.rules if rule.shares]
+            if rules:
+                with tempfile.TemporaryDirectory(prefix="curate-") as folder:
+                    before = (*blocks[:place], replace(block, rules=()))
+                    found = resolve(rules, self._counted(before, rules), _MEMORY, Path(folder))
+                numbers = (with_numbers(rule, found[rule.name]) if rule.shares else rule for rule in block.rules)
+                blocks[place] = replace(block, rules=tuple(numbers))
+        return tuple(blocks)
+
+    def _counted(
+        self, before: Sequence[Judged], rules: Sequence[Rule]
+    ) -> Iterator[tuple[dict[str, pa.ChunkedArray], np.ndarray]]:
+        """Yield the measured columns, and which documents some blocks keep."""
+        looked_at = [*(rule for block in before for rule in block.rules), *rules]
+        for part in self.parts(looked_at, decided=False):
+            tables = part.judged_by(before, self.folders)
+            columns: dict[str, pa.ChunkedArray] = {}
+            for block in before:
+                columns |= measured_columns(tables[block.name]) if block.name in tables else {}
+            yield columns, reasons(verdicts(before, tables, part.rows), part.rows) < 0
 
     def _path(self, kind: str, name: str) -> Path:
         return self.run.path / kind / self.source.name / name

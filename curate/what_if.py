@@ -131,7 +131,8 @@ class _Source:
         self.name = before.name
         self.place = place
         self.measured = MeasuredSource(run, before)
-        self.judged: tuple[tuple[Judged, ...], ...] = (self.measured.layout.judged, layout_of(after).judged)
+        both = (self.measured.layout.judged, layout_of(after).judged)
+        self.judged: tuple[tuple[Judged, ...], ...] = tuple(map(self.measured.resolved, both))
         self.rules: dict[str, _Rule] = {}
         for side, judged in enumerate(self.judged):
             for rule in (rule for block in judged for rule in block.rules):

@@ -106,6 +106,14 @@ def test_an_expression_can_be_another(words_run: Path) -> None:
     assert (a["gained"], a["lost"]) == (triple(1, 19, 5), triple(1, 24, 6))
 
 
+def test_a_bound_can_be_a_share_of_the_documents(words_run: Path) -> None:
+    # Half of six documents: those of 4, 5 and 6 words; `where` takes the one of 4.
+    sets = ["sources.a.steps.gopher_quality.min_words={keep: 0.5}", "sources.a.steps.gopher_quality.max_words=off"]
+    a = what_if(words_run, sets=sets)["sources"]["a"]
+    assert (a["passed_after"], a["gained"], a["lost"]) == (triple(2, 53, 13), triple(1, 29, 7), triple(1, 14, 4))
+    assert a["rules"][0]["bound_after"] == ">= 4 (keep 0.5)"
+
+
 def test_what_needs_text_is_named(words_run: Path) -> None:
     sets = ["sources.b.steps.fineweb.short_line_length=20", "sources.a.steps.gopher_quality.min_words=2", "seed=9"]
     result = what_if(words_run, sets=sets)
@@ -250,6 +258,7 @@ sources:
         "sources.pages.steps.gopher_repetition.max_duplicate_line_fraction=0.2",
         "sources.pages.steps.gopher_repetition.max_repeated_10gram_char_fraction=0.3",
         "sources.pages.steps.c4_lines.min_sentences=2",
+        "sources.pages.steps.fineweb.max_newlines_per_word={en: {keep: 0.8}, '*': 0.2}",
         "sources.pages.steps.fineweb.max_short_line_fraction=0.4",
         "sources.pages.steps.where=num_words >= 30",
     ]

@@ -109,15 +109,18 @@ def verdicts(blocks: Sequence[Judged], tables: Mapping[str, pa.Table], rows: int
     found: list[Verdict] = []
     for block in blocks:
         if block.name in tables:
-            table = tables[block.name]
-            # A later block of the same measure is what `where` sees.
-            columns |= {name: table[name] for name in table.column_names if name not in BOOKKEEPING}
-            found += _failures(block.name, table)
+            columns |= measured_columns(tables[block.name])  # a later block of the same measure is what `where` sees
+            found += _failures(block.name, tables[block.name])
         for rule in block.rules:
             fired = evaluate(rule, columns, rows)
             labels = columns[rule.by] if rule.by is not None else None
             found.append(Verdict(rule.name, "filter", fired.mask, fired.values, rule, labels))
     return found
+
+
+def measured_columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Return the columns of a measurement file that rules may look at."""
+    return {name: table[name] for name in table.column_names if name not in BOOKKEEPING}
 
 
 def _failures(block: str, table: pa.Table) -> Iterator[Verdict]:

@@ -8,7 +8,7 @@ Documents that equal the bound stay, so that more than the share may stay; how m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from curate.dedup.spill import Sorter
 from curate.ledger import same_rows
-from curate.phases.decide import BOOKKEEPING, Judged, verdicts
+from curate.phases.decide import Judged, measured_columns, verdicts
 from curate.pipeline import RowsBeside
 from curate.plan import TaskContext
 from curate.stage import Bound, Rule, Share
@@ -58,7 +58,7 @@ def kept_before(
             if block.name in tables:
                 table = tables[block.name]
                 same_rows(source, block.name, "", ids, table["id"].to_pylist())
-                columns |= {name: table[name] for name in table.column_names if name not in BOOKKEEPING}
+                columns |= measured_columns(table)
         keep = np.ones(len(ids), bool)
         for verdict in verdicts(before, tables, len(ids)):
             keep &= ~verdict.mask
@@ -160,28 +160,45 @@ def resolve_block(context: TaskContext, key: str, source: str, shards: Sequence[
     """Write bounds.json: for each rule of the last block with a share, end and group to what was resolved."""
     rules = [rule for rule in shards[0].blocks[-1].rules if rule.shares]
     with context.writing(key) as output, context.scratch() as folder:
-        selections = {
-            (rule.name, end): Selection(context.memory // (2 * len(rules)), folder, f"{number}-{end}")
-            for number, rule in enumerate(rules)
+        parts = (part[1:] for shard in shards for part in kept_before(context, source, shard))
+        found = resolve(rules, parts, context.memory, folder)
+        output.path("bounds.json").write_text(json.dumps(found, sort_keys=True) + "\n")
+
+
+def resolve(
+    rules: Sequence[Rule],
+    parts: Iterable[tuple[Mapping[str, pa.ChunkedArray], npt.NDArray[np.bool_]]],
+    memory_bytes: int,
+    folder: Path,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return for each rule end and group to what was resolved.
+
+    Args:
+        rules: Rules of one block with shares.
+        parts: Measured columns of the documents, and which of them count, some documents at a time.
+        memory_bytes: For the numbers; what is more lies in `folder`.
+        folder: For temporary files.
+    """
+    selections = {
+        (rule.name, end): Selection(memory_bytes // (2 * len(rules)), folder, f"{number}-{end}")
+        for number, rule in enumerate(rules)
+        for end in ("at_least", "at_most")
+    }
+    for columns, keep in parts:
+        for rule in rules:
+            for end in ("at_least", "at_most"):
+                for group, values in _values(rule, getattr(rule, end), columns, keep):
+                    selections[rule.name, end].add(group, values)
+    return {
+        rule.name: {
+            end: {
+                group: one[0].as_json()
+                for group, one in select(selections[rule.name, end], _wanted(getattr(rule, end), end)).items()
+            }
             for end in ("at_least", "at_most")
         }
-        for shard in shards:
-            for _, columns, keep in kept_before(context, source, shard):
-                for rule in rules:
-                    for end in ("at_least", "at_most"):
-                        for group, values in _values(rule, getattr(rule, end), columns, keep):
-                            selections[rule.name, end].add(group, values)
-        found = {
-            rule.name: {
-                end: {
-                    group: one[0].as_json()
-                    for group, one in select(selections[rule.name, end], _wanted(getattr(rule, end), end)).items()
-                }
-                for end in ("at_least", "at_most")
-            }
-            for rule in rules
-        }
-        output.path("bounds.json").write_text(json.dumps(found, sort_keys=True) + "\n")
+        for rule in rules
+    }
 
 
 def _wanted(bound: Bound, end: str) -> dict[str, list[tuple[Share, bool]]]:
