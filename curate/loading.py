@@ -19,7 +19,7 @@ from curate.errors import Problem, RecipeError, UsageError
 from curate.expression import expression_columns, expression_problem
 from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
-from curate.inputs import expand_variables
+from curate.inputs import expand_variables, is_remote
 from curate.listed import Listed
 from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
@@ -394,7 +394,10 @@ class _Loader:
         found = {field: self._in_folder((*inside, field), value) for field, value in places.items()}
         if found == places:
             return StepBlock(name, kind, step)
-        return StepBlock(name, kind, step.model_copy(update=found), written=step)
+        placed = step.model_copy(update=found)
+        if problem := placed.file_problem():
+            self.problem(inside, problem)
+        return StepBlock(name, kind, placed, written=step)
 
     def _in_folder(self, key: Key, value: Any) -> Any:
         """Return a setting that names files, with each path taken against the recipe's folder, after noting which are absent."""
@@ -404,7 +407,7 @@ class _Loader:
             return tuple(self._in_folder(key, one) for one in value)
         if isinstance(value, Mapping):
             return {label: self._in_folder(key, one) for label, one in value.items()}
-        if not isinstance(value, str):
+        if not isinstance(value, str) or is_remote(value):  # an address is fetched when the run starts
             return value
         found = self.base / value
         if not found.exists():  # a classifier is a folder

@@ -257,6 +257,7 @@ def run(
     from curate.curation import Curation
     from curate.execute.local import LocalExecutor
     from curate.manifest import Account
+    from curate.sources import with_local_models
     from curate.training import Training
 
     command = _command(recipe, output, sets, until, limit, sample, train=train)
@@ -273,10 +274,11 @@ def run(
             warnings = check(recipe).warnings
             for text in warnings:
                 progress.note(f"  warning: {text}")
+            recipe, models = with_local_models(recipe, store)
             _preflight(recipe, store, train=train)
             _begin(folder, recipe, progress)
             account = Account(recipe.names())
-            account.facts |= {"limit": limit, "sample": sample}
+            account.facts |= {"limit": limit, "sample": sample} | ({"models": models} if models else {})
             account.warnings.extend(warnings)
             count = workers or _cores()
             executor = LocalExecutor(store, workers=count, memory=size, modules=recipe.modules)

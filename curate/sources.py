@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from curate.cache import Cache, key_of
+from curate.cache import Cache, key_of, sha256_file
 from curate.errors import InputError, Problem, RecipeError
 from curate.gate import Gate
 from curate.inputs import InputFile, expand_variables, is_remote, list_inputs
 from curate.plan import Task
 from curate.read.token_files import TokenFiles
-from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
+from curate.recipe import Recipe, SourceRecipe, StepBlock, TokenSourceRecipe
 from curate.stage import Source
 
 
@@ -30,6 +31,67 @@ def resolve_paths(paths: Sequence[str], recipe: Recipe, cache: Cache, key: str) 
         return list_inputs(expanded, recipe.base, cache)
     except InputError as error:
         raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
+
+
+def with_local_models(recipe: Recipe, cache: Cache) -> tuple[Recipe, list[dict[str, Any]]]:
+    """Return a recipe whose steps name local files where it has addresses of models, and what the manifest says of them.
+
+    A model is fetched once: one whose `sha256` the step states is looked for in the cache by that alone, any other by
+    address, size and version, for which its server is asked.
+
+    Raises:
+        InputError: If a model cannot be fetched, or has another digest than is stated.
+    """
+    sources: list[SourceRecipe] = []
+    facts: list[dict[str, Any]] = []
+    for source in recipe.sources:
+        blocks: list[StepBlock] = []
+        for block in source.steps:
+            step = block.step
+            stated = getattr(step, "sha256", None)
+            found: dict[str, str] = {}
+            for name in step.files if step is not None else ():
+                address = getattr(step, name, None)
+                if isinstance(address, str) and is_remote(address):
+                    path = _fetched(address, stated, cache)
+                    found[name] = str(path)
+                    facts.append(
+                        {"source": source.name, "block": block.name, "url": address, "sha256": cache.digest(path)}
+                    )
+            if step is not None and found:
+                block = replace(block, step=step.model_copy(update=found), written=block.written or step)
+            blocks.append(block)
+        sources.append(replace(source, steps=tuple(blocks)))
+    return replace(recipe, sources=tuple(sources)), facts
+
+
+def _fetched(address: str, stated: str | None, cache: Cache) -> Path:
+    """Return the local copy of a remote file, which has the digest that is stated, if one is."""
+    from curate.remote import download, list_remote
+
+    folder = cache.root / "models"
+    known = folder / (stated or "")
+    if stated is not None and known.is_file() and cache.digest(known) == stated:
+        return known
+    files = list_remote(address)
+    if len(files) != 1:
+        raise InputError(address, f"{len(files)} files match, where a model is one.", "Name one file.")
+    remote = files[0][1]
+    target = known if stated is not None else folder / remote.digest
+    if stated is None and target.is_file():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        download(remote, partial)
+        found = sha256_file(partial)
+        if stated is not None and found != stated:
+            remedy = "Correct `sha256:`, or find out why the file is another one."
+            raise InputError(address, f"sha256 is {found}, not {stated}, as the recipe states.", remedy)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
 
 
 def refuse_own(files: Sequence[InputFile], key: str, recipe: Recipe, folders: Sequence[Path]) -> None:

@@ -81,6 +81,13 @@ class Stage(Settings):
         """Return the digest of the files that shape the result (sha256, 64 hex digits), or None if there are none."""
         return None
 
+    def file_problem(self) -> str:
+        """Return in what a local file and the other settings disagree, or an empty string: asked when a recipe is read.
+
+        Without heavy libraries; what takes them is found out when the run starts.
+        """
+        return ""
+
     def prepare(self) -> None:
         """Load and compile what the first row would, in a worker before its rows: the limit on a row's time is not for that."""
 

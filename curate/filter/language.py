@@ -149,11 +149,26 @@ class Language(Filter):
                 else "Correct `sha256:` or `model:` of the language block, or fetch the file again."
             )
             raise InputError(path, f"sha256 is {found}, not {expected}: {stated}.", remedy)
-        if self.model is not None and self._named():
-            known = sorted({*languages_of(_model_labels(path, found), with_script=self.with_script)})
-            if problem := self._unknown_label(known, f"the model ({', '.join(known[:8])}, ...)"):
-                raise InputError(path, f"{problem}.", "Correct `keep` or the maps of the language block.")
+        if problem := self._lacking(path, found):
+            raise InputError(path, problem, "Correct `keep` or the maps of the language block.")
         return found
+
+    def _lacking(self, path: str, digest: str) -> str:
+        """Return which language that the settings name another model than the default lacks, or an empty string."""
+        if self.model is None or not self._named():
+            return ""
+        known = sorted({*languages_of(_model_labels(path, digest), with_script=self.with_script)})
+        problem = self._unknown_label(known, f"the model ({', '.join(known[:8])}, ...)")
+        return f"{problem}." if problem else ""
+
+    def file_problem(self) -> str:
+        """Return why a local model is none, or which language that the settings name it lacks."""
+        if self.model is None or not Path(self.model).is_file():
+            return ""
+        try:
+            return self._lacking(self.model, _sha256(self.model))
+        except InputError as error:
+            return f"{error.problem} {error.remedy}"
 
     def prepare(self) -> None:
         """Load the model and compile the kernels."""
