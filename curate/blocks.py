@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from curate.cache import key_of, stage_key
 from curate.expression import expression_columns
+from curate.filter.buckets import QualityBuckets
 from curate.recipe import SourceRecipe
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class Layout:
     Attributes:
         blocks: Those that measure, in order.
         finals: Those that run at collect.
+        rankings: Those that rank what others measured; a run gives them keys of its own once the documents are known.
         judged: Blocks as decide sees them, in order.
         revision: Key of the last text revision.
     """
 
     blocks: tuple[Block, ...]
     finals: tuple[Block, ...]
+    rankings: tuple[Block, ...]
     judged: tuple[Judged, ...]
     revision: str
 
@@ -50,6 +53,7 @@ def lay_out(source: SourceRecipe, extracted: str, key: Callable[[str, str], str]
     revision = key_of(extracted=extracted)
     blocks: list[Block] = []
     finals: list[Block] = []
+    rankings: list[Block] = []
     judged: list[Judged] = []
     measured: dict[str, tuple[Block, str]] = {}  # column -> its latest block, and the revision that this one saw
 
@@ -63,7 +67,7 @@ def lay_out(source: SourceRecipe, extracted: str, key: Callable[[str, str], str]
         if step.expression is not None:
             owners = {measured[name][0].name: measured[name] for name in expression_columns(step.expression)}
             for owner, seen in owners.values():
-                if seen != revision and not owner.step.rewrites:
+                if seen != revision and not owner.step.rewrites and not isinstance(owner.step, QualityBuckets):
                     again = measure(f"{step.name}.{owner.name}", owner.step)
                     judged.append(Judged(again.name, again.key, ()))
                     measured |= dict.fromkeys(owner.step.adds, (again, revision))
@@ -74,9 +78,17 @@ def lay_out(source: SourceRecipe, extracted: str, key: Callable[[str, str], str]
             own = stage_key(step.step)
             finals.append(Block(step.name, step.step, own, key_of(collect=own)))
             continue
+        if isinstance(step.step, QualityBuckets):
+            own = stage_key(step.step)
+            seen = key_of(scores=[measured[name][0].key for name in step.step.scores])
+            block = Block(step.name, step.step, own, key(seen, own))
+            rankings.append(block)
+            judged.append(Judged(step.name, block.key, step.rules(), step.step))
+            measured |= dict.fromkeys(step.step.adds, (block, revision))
+            continue
         block = measure(step.name, step.step)
         judged.append(Judged(step.name, block.key, step.rules()))
         if step.step.rewrites:
             revision = key_of(revision=revision, step=block.stage_key)
         measured |= dict.fromkeys(step.step.adds, (block, revision))
-    return Layout(tuple(blocks), tuple(finals), tuple(judged), revision)
+    return Layout(tuple(blocks), tuple(finals), tuple(rankings), tuple(judged), revision)

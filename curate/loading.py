@@ -17,6 +17,7 @@ from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
 from curate.errors import Problem, RecipeError, UsageError
 from curate.expression import expression_columns, expression_problem
+from curate.filter.buckets import QualityBuckets
 from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
 from curate.inputs import expand_variables, is_remote
@@ -453,9 +454,14 @@ class _Loader:
         """Refuse rules on columns that nobody measures before them, and expressions that cannot work."""
         known: dict[str, str] = {}  # column -> type name
         for index, block in enumerate(blocks):
+            place = (*key, index, block.kind)
+            if isinstance(block.step, QualityBuckets):
+                for name in block.step.scores:
+                    if known.get(name) not in ("float64", "int64"):
+                        what = "holds no numbers" if name in known else "is measured by no step before it"
+                        self.problem((*place, "scores"), f"'{name}' {what}{nearest(name, tuple(known))}")
             if block.step is not None:
                 known |= dict(block.step.adds)
-            place = (*key, index, block.kind)
             if block.expression is not None:
                 unknown = [name for name in expression_columns(block.expression) if name not in known]
                 for name in unknown:

@@ -77,7 +77,8 @@ class MeasuredSource:
         self.run = run
         self.source = source
         self.layout = layout_of(source)
-        self.folders = {block.key: block.name for block in reversed(self.layout.blocks)}
+        self.blocks = (*self.layout.blocks, *self.layout.rankings)  # ranks stay those of the run
+        self.folders = {block.key: block.name for block in reversed(self.blocks)}
         rewrites = [block.name for block in self.layout.blocks if block.step.rewrites]
         self._last_rewrite = rewrites[-1] if rewrites else None
 
@@ -89,7 +90,7 @@ class MeasuredSource:
             InputError: If the run was made before sizes were part of a run folder, or did not measure.
         """
         names = tuple(path.name for path in self.run.shards("sizes", self.source.name))
-        wanted = [block.name for block in self.layout.blocks]
+        wanted = [block.name for block in self.blocks]
         for folder in [("extracted", self.source.name), *(("measurements", self.source.name, name) for name in wanted)]:
             if tuple(path.name for path in self.run.shards(*folder)) != names:
                 place = str(self.run.path.joinpath(*folder))
@@ -151,7 +152,7 @@ class MeasuredSource:
         ids = base["id"]
         tables: dict[str, pa.Table] = {}
         last_sizes = base["bytes"].to_numpy()
-        for block in self.layout.blocks:
+        for block in self.blocks:
             paths = [self.run.path / "measurements" / self.source.name / block.name / name for name in names]
             extra = ("text_bytes",) if block.name == self._last_rewrite else ()
             columns = [

@@ -19,6 +19,7 @@ from curate.extract.auto.extractor import Auto
 from curate.extract.html import Resiliparse, Trafilatura
 from curate.extract.justext import JusText
 from curate.extract.repair import Ftfy
+from curate.filter.buckets import QualityBuckets
 from curate.filter.c4 import C4Lines
 from curate.filter.code import Code
 from curate.filter.extraction import Extraction
@@ -77,6 +78,7 @@ STEPS: Mapping[str, type[Step]] = {
     "junk": Junk,
     "quality": Quality,
     "topic": Topic,
+    "quality_buckets": QualityBuckets,
     "pii": Pii,
 }
 # Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.

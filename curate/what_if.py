@@ -91,7 +91,8 @@ def _needs_text(source: SourceRecipe, after: Recipe) -> list[dict[str, Any]]:
     changed = [part for part in parts if canonical(getattr(source, part)) != canonical(getattr(other, part))]
     if changed:
         return [{"source": source.name, "step": None, "why": f"{', '.join(changed)} would differ"}]
-    known = {block.key for block in layout_of(source).blocks}
+    layout = layout_of(source)
+    known = {block.key for block in (*layout.blocks, *layout.rankings)}
     missing = [block for block in layout_of(other).judged if block.key is not None and block.key not in known]
     return [{"source": source.name, "step": block.name, "why": f"{block.name} would measure anew"} for block in missing]
 

@@ -300,6 +300,7 @@ EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made witho
     "Scores": {"field": "score"},
     "Quality": {"model": "model.bin"},
     "Topic": {"model": "model.bin"},
+    "QualityBuckets": {"scores": ("quality_score",)},
     "Mixture": {"weights": {"web": 1.0}, "tokens": 1000},
     "UpTo": {"up_to": 1000},
 }

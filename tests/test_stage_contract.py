@@ -26,6 +26,7 @@ from curate.classify.fit import Examples, Vocabulary, fit, tokens_of, write_mode
 from curate.classify.settings import FastText
 from curate.document import EXTRACTED, RAW
 from curate.errors import CurateError
+from curate.filter.buckets import QualityBuckets
 from curate.stage import START, Extractor, Source, Stage, Step, canonical
 from curate.words import with_words
 
@@ -81,7 +82,7 @@ def concrete(base: type[Stage], method: str) -> list[type[Stage]]:
 
 READERS = concrete(Source, "read")
 EXTRACTORS = concrete(Extractor, "extract")
-STEPS = concrete(Step, "apply")
+STEPS = [kind for kind in concrete(Step, "apply") if kind is not QualityBuckets]  # ranks look at no text
 REPAIRS = [kind for kind in concrete(Stage, "repair") if not issubclass(kind, Step)]
 
 

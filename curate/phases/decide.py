@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.document import REMOVED
+from curate.filter.buckets import QualityBuckets
 from curate.ledger import balance, same_rows
 from curate.pipeline import (
     ParquetFile,
@@ -35,11 +36,13 @@ class Judged:
         name: Name in the recipe.
         key: Result key of its measurements for the shard, or None if it measures nothing (`where`).
         rules: Its rules, in order.
+        ranking: What it ranks, if it does; its key is none of a result before that is done.
     """
 
     name: str
     key: str | None
     rules: tuple[Rule, ...]
+    ranking: QualityBuckets | None = None
 
 
 def decide_shard(context: TaskContext, key: str, source: str, extracted_key: str, blocks: Sequence[Judged]) -> None:
