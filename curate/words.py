@@ -143,8 +143,9 @@ def text_arrays(column: pa.LargeStringArray) -> Texts:
     starts, ends = places[: len(column)].copy(), places[1 : len(column) + 1].copy()
     if column.null_count:
         ends = np.where(column.is_valid().to_numpy(zero_copy_only=False), ends, starts)
-    # one kind of arrays, always: kernels are compiled anew for others
-    return Texts(np.frombuffer(data if data is not None and data.size else b"\0", np.uint8), starts, ends)
+    read_only = np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
+    read_only.flags.writeable = False  # Arrow has buffers of both kinds, and a kernel is compiled anew for the other
+    return Texts(read_only, starts, ends)
 
 
 def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
@@ -205,17 +206,9 @@ def _token_column(tokens: tuple[NDArray[Any], ...], offsets: NDArray[np.int64]) 
 
 
 def _word_hashes(text: pa.Array) -> pa.LargeListArray:
-    import numpy as np
     import pyarrow as pa
 
-    hashes: list[int] = []
-    ends = np.zeros(len(text) + 1, np.int64)
-    memo: dict[str, int] = {}  # of this batch alone: nothing may depend on what was seen before, nor grow
-    for row, one in enumerate(text.to_pylist()):
-        for word in folded_words(one or ""):
-            value = memo.get(word)
-            if value is None:
-                value = memo[word] = hash_word(word)
-            hashes.append(value)
-        ends[row + 1] = len(hashes)
-    return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.array(hashes, np.uint64)))
+    from curate.text.folding import folded_hashes
+
+    hashes, offsets = folded_hashes(*text_arrays(text), lambda run: [hash_word(word) for word in folded_words(run)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(hashes))

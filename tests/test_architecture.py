@@ -67,7 +67,7 @@ CORE = (
     "curate.tokens.shard",
     "curate.tokens.order",
 )
-SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting")  # of `curate.words`
+SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
 FAMILIES += ("tokenizer", "write", "classify")
 BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
