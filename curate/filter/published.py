@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _Arrays = TypeVar("_Arrays", bound="Texts | Tokens")
 
 ENGLISH: Mapping[str, Any] = {"words": "english"}  # what datatrove splits with
+OWN: Mapping[str, Any] = {"words": "own"}
 
 
 def frozen(arrays: _Arrays) -> _Arrays:
@@ -34,17 +35,17 @@ class Published(Filter):
     Attributes:
         variants: By name of a variant, the settings that it brings; those in the recipe win. The first is the default.
         words: How the text is split: `fast` (`curate.words.split_words`) or `english` (spaCy's English tokenizer). By default
-            what the variant's publisher used.
+            what the variant's publisher used; `own` is that of a publisher whose formulas are tied to it.
     """
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    words: Literal["fast", "english"] = "fast"
+    words: Literal["fast", "english", "own"] = "fast"
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # which words, is a setting
         """The column of words that the step needs."""
-        return ("english_tokens",) if self.words == "english" else ("tokens",)
+        return {"english": ("english_tokens",), "fast": ("tokens",), "own": ()}[self.words]
 
     def prepare(self) -> None:
         """Compile the kernels, on a text of two lines: each takes a path of its own through C4."""
@@ -99,3 +100,11 @@ class Published(Filter):
             block = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in cls.__name__).lstrip("_")
             raise ValueError(f"there is no variant {value!r} of {block}; there are: {', '.join(cls.variants)}")
         return value
+
+    @model_validator(mode="after")
+    def _words_of_variant(self) -> Published:
+        brought = self.variants.get(getattr(self, "variant", ""), {}).get("words")
+        if (self.words == "own") != (brought == "own"):
+            remedy = "leave words out" if brought == "own" else "write fast or english"
+            raise ValueError(f"variant {getattr(self, 'variant', '')} cannot have words: {self.words}; {remedy}")
+        return self
