@@ -27,6 +27,7 @@ from curate.phases.decide import Verdict, verdicts
 from curate.read.jsonl import Jsonl
 from curate.recipe import Recipe, SourceRecipe
 from curate.report.display import number, one_line, share
+from curate.report.page import loosest
 from curate.report.run import RunFolder
 from curate.runner import run
 from curate.stage import Rule
@@ -415,10 +416,9 @@ def _source_lines(name: str, entry: Mapping[str, Any]) -> list[str]:
 def _keeping(keeps: Mapping[str, Any] | None) -> str:
     if keeps is None:
         return "–"
-    every = list(keeps["kinds"].values())
+    kinds = loosest(keeps)
     words = []
-    for side, sign, loosest in (("at_least", ">=", min), ("at_most", "<=", max)):
+    for side, sign in (("at_least", ">="), ("at_most", "<=")):
         if keeps["all"][side] is not None:
-            bounds = [kind[side] for kind in every if kind[side] is not None]
-            words.append(f"{sign} {number(keeps['all'][side])} (of every kind: {number(loosest(bounds))})")
+            words.append(f"{sign} {number(keeps['all'][side])} (of every kind: {number(kinds[side])})")
     return ", ".join(words)

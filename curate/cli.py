@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -184,7 +185,9 @@ def audit(
     ] = None,
     source: Annotated[str | None, typer.Option(help="Only this source's steps.")] = None,
     sample: Annotated[int, typer.Option(help="Documents to show for each rule.")] = 3,
-    output: Annotated[Path | None, typer.Option(help="Write the whole answer there, as JSON.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the whole answer there: a page if it ends in .html, else JSON.")
+    ] = None,
     sets: Sets = None,
     cache: Annotated[Path | None, typer.Option(help="Store of results.  [default: $XDG_CACHE_HOME/curate]")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes.  [default: number of cores]")] = None,
@@ -197,6 +200,7 @@ def audit(
     """
     from curate.audit import audit as audit_recipe
     from curate.audit import audit_lines
+    from curate.report.page import render_audit
 
     result = audit_recipe(
         recipe,
@@ -208,7 +212,7 @@ def audit(
         cache=cache,
         workers=workers,
     )
-    _show(result, audit_lines(result), output)
+    _show(result, audit_lines(result), output, render_audit)
 
 
 @app.command()
@@ -220,11 +224,13 @@ def report(run: RunPath) -> None:
     print(f"Open {run / 'report.html'}")
 
 
-def _show(result: Any, lines: list[str], output: Path | None) -> None:
-    """Print an answer, and write all of it where `--output` says."""
-    from curate.cache import write_json
+def _show(result: Any, lines: list[str], output: Path | None, render: Callable[[Any], str] | None = None) -> None:
+    """Print an answer, and write all of it where `--output` says: as a page where one is made of it and the name asks."""
+    from curate.cache import write_bytes, write_json
 
-    if output is not None:
+    if output is not None and render is not None and output.suffix == ".html":
+        write_bytes(output, render(result).encode())
+    elif output is not None:
         write_json(output, result)
     for line in lines:
         print(line)

@@ -246,3 +246,12 @@ def test_the_command(project: Path) -> None:
     assert not (project / "runs").exists()
     refused = machine.command("audit", project / "recipe.yaml", environment={"CURATE_DATA": ""})
     assert (refused.returncode, "--good DIR" in refused.stderr) == (2, True)
+
+
+def test_the_page_of_the_command(project: Path) -> None:
+    where = ["--good", project / "good", "--cache", project / "cache", "--workers", "1"]
+    shown = machine.command("audit", project / "recipe.yaml", *where, "--output", project / "audit.html")
+    assert shown.returncode == 0, shown.stderr
+    page = (project / "audit.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "3 of 6 would go (50.0%)" in page

@@ -40,6 +40,47 @@ def render(report: Mapping[str, Any]) -> str:
     """Return the page for the values of report.json."""
     style = (_HERE / "page.css").read_text("utf-8")
     script = (_HERE / "page.js").read_text("utf-8")
+    environment = _environment()
+    charts = loss_charts(report["training"])
+    colours = {source: chart.colour(place) for place, source in enumerate(report["funnel"])}
+    return environment.get_template("page.html").render(
+        report=report,
+        style=Markup(style),
+        script=Markup(script),
+        policy=content_security_policy(style, script),
+        flow_charts=[
+            flow for unit in ("documents", "bytes") if (flow := chart.flows(report["funnel"], unit)) is not None
+        ],
+        charts=charts,
+        source_colour=lambda source: colours.get(source, chart.colour(len(colours))),
+        chart_data=script_json({entry["name"]: entry["data"] for entry in charts}),
+        size_bars=size_bars(report["duplicates"]),
+        similarity_bars=similarity_bars(report["duplicates"]),
+        phases=phases(report),
+        original=original_command(report["timings"]),
+        part_flags=part_flags(report),
+        columns=chart.columns,
+    )
+
+
+def render_audit(audit: Mapping[str, Any]) -> str:
+    """Return the page for the answer of `curate audit`."""
+    style = (_HERE / "page.css").read_text("utf-8")
+    template = _environment().get_template("audit.html")
+    policy = content_security_policy(style, "")
+    return template.render(report=audit, style=Markup(style), policy=policy, loosest=loosest)
+
+
+def loosest(keeps: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the bounds that keep enough documents of every kind: the loosest of those that the kinds need."""
+    found: dict[str, float | None] = {}
+    for side, choose in (("at_least", min), ("at_most", max)):
+        bounds = [kind[side] for kind in keeps["kinds"].values() if kind[side] is not None]
+        found[side] = choose(bounds) if bounds else None
+    return found
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -63,26 +104,7 @@ def render(report: Mapping[str, Any]) -> str:
         "histogram": chart.histogram,
         "stage_meaning": STAGE_MEANING,
     }
-    charts = loss_charts(report["training"])
-    colours = {source: chart.colour(place) for place, source in enumerate(report["funnel"])}
-    return environment.get_template("page.html").render(
-        report=report,
-        style=Markup(style),
-        script=Markup(script),
-        policy=content_security_policy(style, script),
-        flow_charts=[
-            flow for unit in ("documents", "bytes") if (flow := chart.flows(report["funnel"], unit)) is not None
-        ],
-        charts=charts,
-        source_colour=lambda source: colours.get(source, chart.colour(len(colours))),
-        chart_data=script_json({entry["name"]: entry["data"] for entry in charts}),
-        size_bars=size_bars(report["duplicates"]),
-        similarity_bars=similarity_bars(report["duplicates"]),
-        phases=phases(report),
-        original=original_command(report["timings"]),
-        part_flags=part_flags(report),
-        columns=chart.columns,
-    )
+    return environment
 
 
 def content_security_policy(style: str, script: str) -> str:
