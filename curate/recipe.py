@@ -21,6 +21,7 @@ from curate.extract.justext import JusText
 from curate.extract.repair import Ftfy
 from curate.filter.buckets import QualityBuckets
 from curate.filter.c4 import C4Lines
+from curate.filter.ccnet import CCNet
 from curate.filter.code import Code
 from curate.filter.extraction import Extraction
 from curate.filter.fineweb import FineWeb
@@ -73,6 +74,7 @@ STEPS: Mapping[str, type[Step]] = {
     "c4_lines": C4Lines,
     "refinedweb_lines": RefinedWebLines,
     "fineweb": FineWeb,
+    "ccnet": CCNet,
     "code": Code,
     "bad_words": BadWords,
     "junk": Junk,

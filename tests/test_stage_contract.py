@@ -102,6 +102,17 @@ def small_model() -> str:
     return str(folder / "model.bin")
 
 
+@functools.cache
+def small_language_model() -> str:
+    """Return the path of an n-gram model of KenLM, made once for the session."""
+    folder = Path(tempfile.mkdtemp(prefix="contract-"))
+    atexit.register(shutil.rmtree, folder)
+    words = ("\\1-grams:", "-1\t<unk>", "-99\t<s>\t0", "-1\t</s>", "-1\tthe\t0", "", "\\2-grams:", "-0.3\t<s> the", "")
+    lines = ("\\data\\", "ngram 1=4", "ngram 2=1", "", *words, "\\end\\", "")
+    (folder / "small.arpa").write_text("\n".join(lines))
+    return str(folder / "small.arpa")
+
+
 def made(kind: type[Stage]) -> Stage:
     """Return settings of a class: all defaults, and the files that it cannot be without."""
     wanted: dict[str, object] = {}
@@ -109,6 +120,8 @@ def made(kind: type[Stage]) -> Stage:
         wanted["model"] = small_model()
     if "label" in kind.model_fields:
         wanted["label"] = "good"
+    if kind.__name__ == "CCNet":
+        wanted["model"] = small_language_model()
     return kind(**wanted)
 
 
