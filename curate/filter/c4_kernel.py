@@ -16,7 +16,7 @@ from curate.compiled import compiled
 from curate.filter.published import frozen
 from curate.text.characters import ASSIGNED, JOINERS, NUM_CODE_POINTS, SCRIPTS, decode, members
 from curate.text.kinds import KIND_PUNCTUATION, KIND_SENTENCE_END
-from curate.text.lines import Bytes, drop_space, line_end_size, line_stop, num_chars, skip_space, space_size
+from curate.text.lines import Bytes, drop_space, line_end_size, line_stop, num_chars, skip_space, word_stop
 from curate.text.sentences import SentenceTables, count_sentences
 from curate.words import Texts, Tokens
 
@@ -269,8 +269,7 @@ def _words(data: Bytes, i: int, stop: int, longest: int) -> tuple[int, bool]:
     count, too_long = 0, False
     while i < stop:
         first = i
-        while i < stop and space_size(data, i, stop) == 0:
-            i += 1
+        i = word_stop(data, i, stop)
         count += 1
         if longest and i - first > longest and num_chars(data, first, i) > longest:
             too_long = True

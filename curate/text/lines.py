@@ -78,6 +78,14 @@ def line_stop(data: Bytes, i: int, stop: int) -> int:
 
 
 @compiled
+def word_stop(data: Bytes, i: int, stop: int) -> int:
+    """Return where the run without white space that goes on at `i` stops."""
+    while i < stop and (_CLASSES[data[i]] & 6 == 0 or space_size(data, i, stop) == 0):
+        i += 1
+    return i
+
+
+@compiled
 def skip_space(data: Bytes, i: int, stop: int) -> int:
     """Return the place behind the white space at `i`."""
     while i < stop:

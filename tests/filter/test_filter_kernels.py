@@ -1,5 +1,10 @@
 """The kernels of the filters against plain Python, on texts made to be awkward and on real ones."""
 
+import gzip
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 import plain_filters
 import pyarrow as pa
@@ -16,6 +21,8 @@ from curate.text.characters import SENTENCE_ENDS
 from curate.text.sentences import count_sentences, sentence_tables
 from curate.text.words import split_sentences
 from curate.words import with_words
+
+DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 # Pieces that meet in the places where splitters, line ends and repeats differ.
 PIECES = [
@@ -244,3 +251,57 @@ def test_sentences(line):
     line = "".join(line.splitlines())
     data = np.frombuffer(line.encode("utf-8", "ignore"), np.uint8)
     assert count_sentences(data, 0, len(data), sentence_tables()) == len(split_sentences(data.tobytes().decode()))
+
+
+STEPS = [GopherQuality, GopherRepetition, FineWeb, C4Lines]
+
+
+def plain(step, text, words):
+    if isinstance(step, GopherQuality):
+        return plain_filters.quality(text, words, step.variant, step.bullets, step.stop_words)
+    if isinstance(step, GopherRepetition):
+        return plain_filters.repetition(text, words, step.variant)
+    if isinstance(step, FineWeb):
+        return plain_filters.fineweb(text, words, step.variant, step.short_line_length, DATATROVE_MARKS)
+    return plain_filters.c4(text, step)
+
+
+@pytest.fixture(scope="module")
+def real_texts():
+    """Return main texts of web pages in many languages, mojibake before and after its repair, and a whole book."""
+    if not DATA.is_dir():
+        pytest.skip(f"the real inputs are absent: set CURATE_DATA to their folder; {DATA} is none")
+    paths = [*sorted((DATA / "02_gold").glob("*/gold.jsonl")), DATA / "07_unicode" / "ftfy_cases.jsonl"]
+    rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").split("\n") if line]
+    texts = [row["text"] for row in rows if row.get("text")][::2]
+    texts += [row[name] for row in rows for name in ("original", "fixed") if name in row]
+    with gzip.open(DATA / "10_small_corpus" / "books.jsonl.gz", "rt", encoding="utf-8") as file:
+        return [*texts, json.loads(next(file))["text"]]
+
+
+@pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("variant", ["own", "datatrove"])
+def test_real_texts(kind, variant, real_texts):
+    step = kind(variant=variant, words="fast") if variant == "datatrove" else kind()
+    rows, words = measured(step, real_texts)
+    assert len(real_texts) > 300
+    assert all(row == plain(step, *given) for row, given in zip(rows, zip(real_texts, words, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
+def test_a_book_of_megabytes(kind, real_texts):
+    book = "\n".join([real_texts[-1]] * (2_000_000 // len(real_texts[-1]) + 1))
+    step = kind(variant="datatrove", words="fast")
+    rows, words = measured(step, [book])
+    assert len(book) > 2_000_000
+    assert rows == [plain(step, book, words[0])]
+
+
+def test_nulls_and_slices_are_measured_as_they_stand():
+    texts = ["The lock opened.[1] The barge left.", None, "", "• one two three...\n" * 3, None]
+    batch = with_words(pa.record_batch({"text": pa.array(texts, pa.large_string())}), ("tokens",))
+    for kind in STEPS:
+        step = kind(variant="datatrove", words="fast")
+        rows = step.apply(batch).to_pylist()
+        assert rows[1] == rows[2] == rows[4]
+        assert [row for start in range(5) for row in step.apply(batch.slice(start, 1)).to_pylist()] == rows
