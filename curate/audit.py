@@ -22,7 +22,7 @@ from curate.errors import UsageError
 from curate.gate import Gate
 from curate.good import GoodDocument, good_documents, good_files
 from curate.loading import load
-from curate.measured import MeasuredSource, Part, read_all
+from curate.measured import MeasuredSource, Part, columns_of, read_all
 from curate.phases.decide import Verdict, verdicts
 from curate.read.jsonl import Jsonl
 from curate.recipe import Recipe, SourceRecipe
@@ -163,10 +163,15 @@ class _Audit:
 
     def __init__(self, run: RunFolder, source: SourceRecipe, good: _Good) -> None:
         measured = MeasuredSource(run, source)
-        shares = [rule.name for block in measured.layout.judged for rule in block.rules if rule.shares]
-        self.not_judged = shares  # such a bound is set by a corpus, and good documents are none
+        ranks = {name for block in measured.layout.rankings for name in block.step.adds}
+
+        def of_corpus(rule: Rule) -> bool:  # a share or a rank is set by a corpus, and good documents are none
+            return bool(rule.shares or columns_of([rule]) & ranks)
+
+        every = [rule for block in measured.layout.judged for rule in block.rules]
+        self.not_judged = [rule.name for rule in every if of_corpus(rule)]
         judged = [
-            dataclasses.replace(block, rules=tuple(rule for rule in block.rules if not rule.shares))
+            dataclasses.replace(block, rules=tuple(rule for rule in block.rules if not of_corpus(rule)))
             for block in measured.layout.judged
         ]
         parts = list(measured.parts([rule for block in judged for rule in block.rules], decided=False))

@@ -53,16 +53,14 @@ def what_if(path: Path, *, sets: Iterable[str], allow_code: bool = False, sample
     needs_text = [found for source in before.sources for found in _needs_text(source, after)]
     known = {source.name for source in before.sources}
     needs_text += [
-        {"source": source.name, "step": None, "why": "the run has no such source"}
+        {"source": source.name, "step": None, "why": "the run has no such source, and that needs text"}
         for source in after.sources
         if source.name not in known
     ]
     unanswered = {entry["source"] for entry in needs_text}
     answered = [source for source in before.sources if source.name not in unanswered]
     if not answered:
-        raise UsageError(
-            f"what-if: {'; '.join(map(_needed, needs_text))}. This needs text: run it (curate run ... --set)."
-        )
+        raise UsageError(f"what-if: {'; '.join(map(_needed, needs_text))}. Run it (curate run ... --set).")
     counted = [_Source(run, source, after.source(source.name), place) for place, source in enumerate(answered)]
     for one in counted:
         one.count(sample)
@@ -83,18 +81,33 @@ def _section(recipe: Recipe, name: str) -> Any:
 
 
 def _needs_text(source: SourceRecipe, after: Recipe) -> list[dict[str, Any]]:
-    """Return what of a source is measured or read otherwise with the new settings."""
+    """Return what of a source is read, measured or ranked otherwise with the new settings."""
     if source.name not in {one.name for one in after.sources}:
         return [{"source": source.name, "step": None, "why": "it is left out"}]
     other = after.source(source.name)
     parts = ("paths", "reader", "gate", "extractor", "repair")
     changed = [part for part in parts if canonical(getattr(source, part)) != canonical(getattr(other, part))]
     if changed:
-        return [{"source": source.name, "step": None, "why": f"{', '.join(changed)} would differ"}]
+        return [{"source": source.name, "step": None, "why": f"{', '.join(changed)} would differ, and that needs text"}]
     layout = layout_of(source)
     known = {block.key for block in (*layout.blocks, *layout.rankings)}
-    missing = [block for block in layout_of(other).judged if block.key is not None and block.key not in known]
-    return [{"source": source.name, "step": block.name, "why": f"{block.name} would measure anew"} for block in missing]
+    then = layout_of(other).judged
+    missing = [
+        {"source": source.name, "step": block.name, "why": f"{block.name} would measure anew, and that needs text"}
+        for block in then
+        if block.key is not None and block.key not in known
+    ]
+    return missing or _needs_ranks(source.name, layout.judged, then)
+
+
+def _needs_ranks(source: str, before: Sequence[Judged], after: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return the blocks that rank documents among those that earlier blocks keep, if other rules stand before them."""
+    found = []
+    for place, block in enumerate(after):
+        if block.ranking is not None and [one.rules for one in after[:place]] != [one.rules for one in before[:place]]:
+            why = f"{block.name} ranks the documents that the rules before it keep, and these would differ"
+            found.append({"source": source, "step": block.name, "why": why})
+    return found
 
 
 def _needed(entry: Mapping[str, Any]) -> str:
@@ -392,7 +405,7 @@ def _total(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]
 def what_if_lines(result: Mapping[str, Any], *, sample: int = 3) -> list[str]:
     """Return the answer as a terminal shows it."""
     lines = [f"{result['run']}, with {' '.join(result['sets'])}: decided from its measurements, nothing was run."]
-    lines += [f"  {_needed(entry)}. This needs text: run it (curate run ... --set)." for entry in result["needs_text"]]
+    lines += [f"  {_needed(entry)}. Run it (curate run ... --set)." for entry in result["needs_text"]]
     for source, entry in result["sources"].items():
         lines += ["", *_source_lines(source, entry)]
         for group in entry["samples"] if sample else ():

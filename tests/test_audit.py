@@ -157,6 +157,18 @@ def test_a_label_says_what_is_not_wanted(project: Path, tmp_path: Path) -> None:
     assert words["keeps"]["all"]["at_least"] == 13.0  # in sixty characters; the Portuguese text does not count
 
 
+def test_what_a_corpus_decides_is_not_judged(project: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"sources: {{a: {{read: {{kind: jsonl, paths: x}}, steps: [{{gopher_quality: {{min_words: {{keep: 0.5}}, {OFF}}}}}, "
+        "{quality_buckets: {scores: num_words, buckets: 2, min_bucket: 1}}, {where: quality_bucket > 0}, {c4_lines: {}}]}}\n"
+    )
+    source = audit(recipe, good=project / "good", cache=project / "cache", workers=1)["sources"]["a"]
+    ranked = ["gopher_quality.num_words", "quality_buckets.min_bucket", "where.expression"]
+    assert source["not_judged"] == ranked
+    assert [rule["rule"].partition(".")[0] for rule in source["rules"]] == ["c4_lines"] * 4
+
+
 def test_code_of_the_recipe_is_run_when_allowed(tmp_path: Path, project: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import pyarrow as pa\n"

@@ -121,10 +121,28 @@ def test_what_needs_text_is_named(words_run: Path) -> None:
     assert list(result["sources"]) == ["a"]
     assert result["not_recomputed"] == ["seed"]
     lines = "\n".join(what_if_lines(result))
-    assert "b: fineweb would measure anew. This needs text: run it" in lines
+    assert "b: fineweb would measure anew, and that needs text. Run it" in lines
     assert "Not recomputed: seed." in lines
-    with pytest.raises(UsageError, match=r"a: repair would differ; b: .* This needs text"):
+    with pytest.raises(UsageError, match=r"a: repair would differ, and that needs text; b: .* Run it"):
         what_if(words_run, sets=["sources.a.repair.kind=ftfy", "sources.b.steps=[pii]"])
+
+
+def test_ranks_need_a_run_if_other_documents_are_ranked(tmp_path: Path) -> None:
+    recipe = f"""\
+name: ranks
+sources:
+  a:
+    read: {{kind: jsonl, paths: a.jsonl}}
+    steps:
+      - gopher_quality: {{min_words: 2, max_words: off, min_stop_words: off, {GOPHER_OFF}}}
+      - quality_buckets: {{scores: num_words, buckets: 4, min_bucket: 1}}
+"""
+    folder = finished(tmp_path, recipe, a=[words(count, 10 * count) for count in range(1, 6)])
+    # Of 2, 3, 4 and 5 words each fills a bucket: 1 and more keeps all but that of 2 words, 3 only that of 5.
+    a = what_if(folder, sets=["sources.a.steps.quality_buckets.min_bucket=3"])["sources"]["a"]
+    assert (a["passed_before"]["documents"], a["passed_after"]["documents"]) == (3, 1)
+    with pytest.raises(UsageError, match="quality_buckets ranks the documents that the rules before it keep"):
+        what_if(folder, sets=["sources.a.steps.gopher_quality.min_words=1"])
 
 
 def test_it_wants_something_to_ask(words_run: Path, tmp_path: Path) -> None:
