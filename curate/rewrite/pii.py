@@ -186,7 +186,7 @@ class Pii(Step):
         flags = _flags(texts, self.secrets)
         counts = np.zeros((len(texts), len(self.adds)), np.int64)
         changed, masked = np.zeros(len(texts), np.bool_), []
-        for row in np.flatnonzero(flags if not self.secrets else np.ones(len(flags), np.bool_)):
+        for row in np.flatnonzero(flags):
             text = texts[int(row)].as_py()
             after, found = self._mask(text, int(flags[row]))
             counts[row, :-1] = [found.get(name, 0) for name in list(self.adds)[:-1]]
@@ -207,8 +207,8 @@ class Pii(Step):
             text, counts["num_emails"] = self._mask_emails(text)
         if self.ip_addresses != "off" and flags & (pii_scan.HAS_IPV4 | pii_scan.HAS_IPV6):
             text, counts["num_ip_addresses"] = self._mask_addresses(text, flags)
-        if self.secrets:
-            found = pii_secrets.find(text, bool(flags & pii_scan.HAS_TOKEN))
+        if self.secrets and flags & (pii_scan.HAS_TOKEN | pii_scan.HAS_ASSIGNED):
+            found = pii_secrets.find(text, bool(flags & pii_scan.HAS_TOKEN), bool(flags & pii_scan.HAS_ASSIGNED))
             counts["num_secrets"] = len(found)
             for one, instead in reversed(found):
                 text = text[: one.start] + instead + text[one.end :]
@@ -295,7 +295,7 @@ class Pii(Step):
 _COLUMNS = {"phone": "num_phones", "iban": "num_ibans", "payment_card": "num_payment_cards"}
 
 
-def _flags(texts: pa.LargeStringArray, tokens: bool) -> NDArray[np.uint8]:
+def _flags(texts: pa.LargeStringArray, secrets: bool) -> NDArray[np.uint8]:
     """Return what `pii_scan` sees in each text, shape (texts,)."""
     import numpy as np
 
@@ -305,7 +305,7 @@ def _flags(texts: pa.LargeStringArray, tokens: bool) -> NDArray[np.uint8]:
     if data is None or not len(texts):
         return np.zeros(len(texts), np.uint8)
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return pii_scan.flags_of(np.frombuffer(data, np.uint8), places, tokens)
+    return pii_scan.flags_of(np.frombuffer(data, np.uint8), places, secrets)
 
 
 def _is_address(match: re.Match[str], everything: bool) -> bool:

@@ -16,12 +16,13 @@ from curate.compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
-HAS_AT, HAS_IPV4, HAS_IPV6, HAS_CODE, HAS_TOKEN = 1, 2, 4, 8, 16  # of a text
+HAS_AT, HAS_IPV4, HAS_IPV6, HAS_CODE, HAS_TOKEN, HAS_ASSIGNED = 1, 2, 4, 8, 16, 32  # of a text
 
 _DIGIT, _UPPER, _LOWER, _SEPARATOR, _COLON, _AT, _JOINER = 1, 2, 4, 8, 16, 32, 64
 _WIDEST = 3  # bytes between the parts of one code: `) ` and U+00A0, which has two
 _FEWEST_DIGITS = 7
 _FEWEST_SIGNS = 14  # where fewer than _FEWEST_DIGITS of them are digits
+_ASSIGNING = 6  # bytes before a quotation mark in which `=`, `:` or `>` stands if what it opens is assigned to a name
 _TOKEN_SIGNS = 16  # a run of letters, digits, _ and - that may be a key; a key may happen to have no digit
 
 
@@ -49,16 +50,16 @@ def _classes() -> Bytes:
 _CLASSES = _classes()
 
 
-def flags_of(data: Bytes, offsets: Int64s, tokens: bool) -> Bytes:
+def flags_of(data: Bytes, offsets: Int64s, secrets: bool) -> Bytes:
     """Return the HAS bits of each text, shape (texts,).
 
     Args:
         data: The bytes of all texts.
         offsets: Where each begins and the last one ends, shape (texts + 1,).
-        tokens: Whether HAS_TOKEN is asked for.
+        secrets: Whether HAS_TOKEN and HAS_ASSIGNED are asked for.
     """
     out = np.zeros(len(offsets) - 1, np.uint8)
-    _flag_all(data, offsets, out, _CLASSES, tokens)
+    _flag_all(data, offsets, out, _CLASSES, secrets)
     return out
 
 
@@ -74,12 +75,12 @@ def codes_of(data: Bytes) -> Int64s:
 
 
 @compiled
-def _flag_all(data: Bytes, offsets: Int64s, out: Bytes, classes: Bytes, tokens: bool) -> None:
+def _flag_all(data: Bytes, offsets: Int64s, out: Bytes, classes: Bytes, secrets: bool) -> None:
     none = np.empty((0, 2), np.int64)
     for row in range(len(out)):
         flags, _ = _scan(data, offsets[row], offsets[row + 1], none, classes)
-        if tokens and _has_token(data, offsets[row], offsets[row + 1], classes):
-            flags |= HAS_TOKEN
+        if secrets:
+            flags |= _of_secrets(data, offsets[row], offsets[row + 1], classes)
         out[row] = flags
 
 
@@ -145,10 +146,21 @@ def _scan(data: Bytes, start: int, stop: int, spans: Int64s, classes: Bytes) -> 
 
 
 @compiled
-def _has_token(data: Bytes, start: int, stop: int, classes: Bytes) -> bool:
-    signs = 0
+def _of_secrets(data: Bytes, start: int, stop: int, classes: Bytes) -> int:
+    flags = signs = 0
     for i in range(start, stop):
-        signs = signs + 1 if classes[data[i]] & (_LOWER | _UPPER | _DIGIT | _JOINER) else 0
-        if signs == _TOKEN_SIGNS:
-            return True
-    return False
+        byte = data[i]
+        if classes[byte] & (_LOWER | _UPPER | _DIGIT | _JOINER):
+            signs += 1
+            if signs == _TOKEN_SIGNS:
+                flags |= HAS_TOKEN
+            continue
+        signs = 0
+        if (byte == 0x22 or byte == 0x27) and flags & HAS_ASSIGNED == 0:
+            for j in range(i - 1, max(start, i - _ASSIGNING) - 1, -1):
+                if data[j] == 0x3D or data[j] == 0x3A or data[j] == 0x3E:
+                    flags |= HAS_ASSIGNED
+                    break
+                if data[j] != 0x20 and data[j] != 0x09 and j != i - 1:  # the byte before may be a prefix, as in b"..."
+                    break
+    return flags

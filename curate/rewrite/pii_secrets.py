@@ -82,12 +82,13 @@ def entropy(text: str) -> float:
     return -sum(count / len(text) * math.log2(count / len(text)) for count in counts) if text else 0.0
 
 
-def find(text: str, has_token: bool) -> list[tuple[Found, str]]:
+def find(text: str, has_token: bool, has_assigned: bool) -> list[tuple[Found, str]]:
     """Return the secrets of a text in order, each with the text of the same shape that may stand in its place.
 
     Args:
         text: The text.
         has_token: Whether it has a run of letters and digits as long as a token.
+        has_assigned: Whether it has a quotation mark behind a sign that assigns.
     """
     found: list[tuple[Found, str]] = []
 
@@ -95,7 +96,7 @@ def find(text: str, has_token: bool) -> list[tuple[Found, str]]:
         if text[start:end] != instead and not any(start < one.end and one.start < end for one, _ in found):
             found.append((Found(start, end, "secret", text[start:end]), instead))
 
-    if "PRIVATE KEY" in text:
+    if has_token and "PRIVATE KEY" in text:
         for match in _PRIVATE_KEY.finditer(text):
             if _is_key_body(match[2]):
                 add(match.start(2), match.end(2), BODY)
@@ -106,12 +107,12 @@ def find(text: str, has_token: bool) -> list[tuple[Found, str]]:
         body = text[prefix.end() : token.end()]
         if entropy(body) >= _MIN_TOKEN_BITS and _looks_drawn(token.lastgroup or "", body):
             add(start, token.end(), prefix.group() + _crossed(body))
-    for match in _SLACK_HOOK.finditer(text) if "hooks.slack.com" in text else ():
+    for match in _SLACK_HOOK.finditer(text) if has_token and "hooks.slack.com" in text else ():
         if entropy(match[2]) >= _MIN_TOKEN_BITS:
             add(match.start(2), match.end(2), _crossed(match[2]))
-    lowered = text.lower() if '"' in text or "'" in text else ""
+    lowered = text.lower() if has_assigned else ""
     # A few letters grow when they are made small (U+0130): then the places in both texts differ, and only names in small letters are known.
-    for name, start in _occurrences(lowered if len(lowered) == len(text) else text, _NAMES):
+    for name, start in _occurrences(lowered if len(lowered) == len(text) else text, _NAMES) if has_assigned else ():
         value = _ASSIGNED.match(text, start + len(name))
         if value is None or (name == "key" and _KEY_BEFORE.search(text, max(0, start - 12), start) is None):
             continue

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from curate.rewrite import pii_ids
 from curate.rewrite.pii import Pii
-from curate.rewrite.pii_scan import HAS_AT, HAS_CODE, HAS_IPV4, HAS_IPV6, HAS_TOKEN
+from curate.rewrite.pii_scan import HAS_ASSIGNED, HAS_AT, HAS_CODE, HAS_IPV4, HAS_IPV6, HAS_TOKEN
 
 DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 EVERYTHING = {
@@ -273,11 +273,16 @@ def test_what_the_pass_sees():
         "ABCDEFGHIJKLM1": 0,
         "abcdefgh-ijk_l12": HAS_TOKEN,
         "abcdefghijklm12": 0,
+        "a = 'b'": HAS_ASSIGNED,
+        'a: b"c"': HAS_ASSIGNED,
+        'a => "b"': HAS_ASSIGNED,
+        "a = b 'c'": 0,
+        "he said 'b'": 0,
     }
     texts = pa.array(list(seen), pa.large_string())
-    assert dict(zip(seen, _flags(texts, tokens=True).tolist(), strict=True)) == seen
-    assert _flags(texts.slice(3, 2), tokens=False).tolist() == [HAS_IPV4, 0]
-    assert _flags(texts.slice(0, 0), tokens=False).tolist() == []
+    assert dict(zip(seen, _flags(texts, secrets=True).tolist(), strict=True)) == seen
+    assert _flags(texts.slice(3, 2), secrets=False).tolist() == [HAS_IPV4, 0]
+    assert _flags(texts.slice(0, 0), secrets=False).tolist() == []
 
 
 def test_null_text_and_text_around():
