@@ -297,11 +297,12 @@ def test_a_book_of_megabytes(kind, real_texts):
     assert rows == [plain(step, book, words[0])]
 
 
-def test_nulls_and_slices_are_measured_as_they_stand():
+@pytest.mark.parametrize("words", ["fast", "english"])
+def test_nulls_and_slices_are_measured_as_they_stand(words):
     texts = ["The lock opened.[1] The barge left.", None, "", "• one two three...\n" * 3, None]
-    batch = with_words(pa.record_batch({"text": pa.array(texts, pa.large_string())}), ("tokens",))
+    batch = with_words(pa.record_batch({"text": pa.array(texts, pa.large_string())}), ("tokens", "english_tokens"))
     for kind in STEPS:
-        step = kind(variant="datatrove", words="fast")
+        step = kind(variant="datatrove", words=words)
         rows = step.apply(batch).to_pylist()
         assert rows[1] == rows[2] == rows[4]
         assert [row for start in range(5) for row in step.apply(batch.slice(start, 1)).to_pylist()] == rows
