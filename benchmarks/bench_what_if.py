@@ -4,9 +4,9 @@
 
 The run folder is a real run over the gold texts of `$CURATE_DATA/02_gold`, multiplied: its
 rows of measurements are drawn with replacement (fixed seed) into a million documents in shards of the size that large
-inputs give, with decisions that follow from them; a fifth have a copy. Texts are cut to their first 200 bytes, as only the
-samples read them; sizes are those of the whole texts. The command runs in a process of its own, disk cache warm: its wall
-time, CPU time and peak memory. Writes Markdown.
+inputs give, with decisions that follow from them; a fifth have a copy. Texts are cut to their first 200 bytes, as only
+the samples read them; sizes are those of the whole texts. The command runs in a process of its own, disk cache warm: its
+wall time, CPU time and peak memory. Writes Markdown.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def _report(
     print("# what-if over a million documents\n")
     print((__doc__ or "").partition("\n\n")[2].partition("\n\n")[2])
     print(
-        f"{chosen.documents:,} documents in {-(-chosen.documents // chosen.shard_rows):,} shards, {size / 1e6:,.0f} MB of "
-        f"Parquet; {cores} cores, {platform.machine()}, Python {platform.python_version()}, "
+        f"{chosen.documents:,} documents in {-(-chosen.documents // chosen.shard_rows):,} shards, "
+        f"{size / 1e6:,.0f} MB of Parquet; {cores} cores, {platform.machine()}, Python {platform.python_version()}, "
         f"polars {pl.__version__}, pyarrow {importlib.metadata.version('pyarrow')}.\n"
     )
     print("| question | seconds | CPU seconds | peak memory | measuring the texts again, one core |")

@@ -1,8 +1,8 @@
 """`curate audit`: what the filters of a recipe would destroy among documents that are known to be good.
 
-The steps of each source run over the good documents as `curate run` runs them, into a folder that is thrown away: rewrites
-and what measures the text behind them, plug-ins, expressions. Their measurements stay in the cache, so another bound is
-answered at once.
+The steps of each source run over the good documents as `curate run` runs them, into a folder that is thrown away:
+rewrites and what measures the text behind them, plug-ins, expressions. Their measurements stay in the cache, so another
+bound is answered at once.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def audit(
 
 
 def _write(folder: Path, documents: Iterable[GoodDocument]) -> _Good:
-    """Write the documents as files that a source reads, their place in the order as id; return them without their texts."""
+    """Write the documents as files that a source reads, their place as id; return them without their texts."""
     folder.mkdir()
     kept = _Good([], [])
     rows: list[str] = []
@@ -349,7 +349,8 @@ def audit_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the answer as a terminal shows it."""
     kinds = ", ".join(f"{name} {count:,}" for name, count in result["groups"]["kind"].items())
     lines = [
-        f"{result['recipe']}: its filters over {result['documents']:,} known-good documents ({result['good']}): {kinds}."
+        f"{result['recipe']}: its filters over {result['documents']:,} known-good documents ({result['good']}): "
+        f"{kinds}."
     ]
     for name, entry in result["sources"].items():
         lines += ["", *_source_lines(name, entry)]
@@ -382,14 +383,16 @@ def _source_lines(name: str, entry: Mapping[str, Any]) -> list[str]:
             removed = f"{group['removed']:,} of {group['documents']:,}"
             wanted = f"{share(group['share_of_wanted'], 1):>6}" if entry["removed_by_label"] else ""
             lines.append(
-                f"    {group['name']:<{width}}  {share(group['removed'], group['documents']):>6}  {removed:>14}  {wanted}  {tops}"
+                f"    {group['name']:<{width}}  {share(group['removed'], group['documents']):>6}  {removed:>14}  "
+                f"{wanted}  {tops}"
             )
     fired = [rule for rule in entry["rules"] if rule["documents"]]
     silent = [rule["rule"] for rule in entry["rules"] if not rule["documents"]]
     if fired:
         width = max(len(rule["rule"]) for rule in fired)
         lines.append(
-            f"  {'rule':<{width}}  {'destroys':>8}  {'wanted':>6}  {'alone':>6}  {'bound':<16}  bound that keeps {KEEP_IN_100}%"
+            f"  {'rule':<{width}}  {'destroys':>8}  {'wanted':>6}  {'alone':>6}  {'bound':<16}  "
+            f"bound that keeps {KEEP_IN_100}%"
         )
         lines += [
             f"  {rule['rule']:<{width}}  {share(rule['documents'], total):>8}  "

@@ -17,9 +17,9 @@ from curate.text.decoding import decode
 
 DATA = "CURATE_DATA"
 
-# What is taken below $CURATE_DATA where no folder is named: texts that people made or verified (02_gold's README says of each
-# set which those are), documentation cut out of known templates, and books. Left out are sets whose gold is the output of an
-# extractor, a prefix or snippets.
+# What is taken below $CURATE_DATA where no folder is named: texts that people made or verified (02_gold's README says of
+# each set which those are), documentation cut out of known templates, and books. Left out are sets whose gold is the
+# output of an extractor, a prefix or snippets.
 STANDARD = {
     "wcxb": "02_gold/wcxb/gold.jsonl",
     "scrapinghub": "02_gold/scrapinghub/gold.jsonl",
@@ -60,8 +60,8 @@ def good_files(folder: Path | None) -> list[tuple[str, Path]]:
     """Return (collection, file) of the documents to read, in order.
 
     Args:
-        folder: JSON Lines, Parquet or text files, plain or compressed, also in subfolders: each of these is a collection.
-            None: the standard sets below $CURATE_DATA.
+        folder: JSON Lines, Parquet or text files, plain or compressed, also in subfolders: each of these is a
+            collection. None: the standard sets below $CURATE_DATA.
 
     Raises:
         UsageError: If there is nothing to read.
@@ -75,7 +75,8 @@ def good_files(folder: Path | None) -> list[tuple[str, Path]]:
                 f"${DATA} is not set" if not root else f"${DATA} ({root}) has none of {', '.join(STANDARD.values())}"
             )
             raise UsageError(
-                f"audit: no known-good documents: {where}. Name a folder of JSON Lines, Parquet or text files: --good DIR."
+                f"audit: no known-good documents: {where}. "
+                "Name a folder of JSON Lines, Parquet or text files: --good DIR."
             )
         return found
     if not folder.is_dir():
@@ -103,8 +104,8 @@ def kind_of(path: Path) -> str:
 def good_documents(files: list[tuple[str, Path]]) -> Iterator[GoodDocument]:
     """Yield the documents of some files in order; a record without a text is left out.
 
-    In JSON Lines and Parquet the text is `text`; `id`, `url`, the language (`language` or `lang`) and what it is (`kind`,
-    `page_type`, `genre` or `type`) are taken where they are there.
+    In JSON Lines and Parquet the text is `text`; `id`, `url`, the language (`language` or `lang`) and what it is
+    (`kind`, `page_type`, `genre` or `type`) are taken where they are there.
 
     Raises:
         UsageError: If a file has no field `text`.

@@ -1,7 +1,7 @@
-"""Rules that decide nothing, as the recipe alone shows: implied by an earlier rule, true of any document, or never reached.
+"""Rules that decide nothing, as the recipe alone shows: implied by an earlier rule, or true of any document.
 
-What is surely wrong the loader refuses. These are warnings: such a rule works, but a reader of the recipe would think that
-it does something.
+What is surely wrong the loader refuses. These are warnings: such a rule works, but a reader of the recipe would think
+that it does something.
 """
 
 from __future__ import annotations
@@ -145,9 +145,11 @@ class _Reader:
         implied = next((one for one in earlier if kept.keeps_all_of(one)), None)
         against = next((one for one in earlier if kept.shares_none_with(one)), None)
         if implied is not None:
-            yield f"{name}{shown} can never decide: what it removes, {implied.rule} has removed. Take it out, or bound it tighter."
+            why = f"what it removes, {implied.rule} has removed"
+            yield f"{name}{shown} can never decide: {why}. Take it out, or bound it tighter."
         elif against is not None:
-            yield f"{name}{shown} leaves no document: it removes all that {against.rule} keeps. One of the two is wrong."
+            why = f"it removes all that {against.rule} keeps"
+            yield f"{name}{shown} leaves no document: {why}. One of the two is wrong."
         earlier.append(kept)
 
     def _expression(self, block: StepBlock) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a run measured, read again: sizes, numbers and decisions of its documents, and no text.
 
-The rules of a recipe over these numbers (`curate.phases.decide.verdicts`) are what a run with that recipe decides, as long
-as its steps measure the same.
+The rules of a recipe over these numbers (`curate.phases.decide.verdicts`) are what a run with that recipe decides, as
+long as its steps measure the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`curate what-if`: other bounds over a finished run, decided from what it measured, without reading a text.
 
-Up to the filters the answer is what a run with the same settings decides. Of the phases behind them it takes over what the
-run decided, and estimates copies: a document that stays now goes as a copy if its cluster has a kept document, and where the
-kept document of a cluster goes, one of its copies stays. Nothing is written into the run folder.
+Up to the filters the answer is what a run with the same settings decides. Of the phases behind them it takes over what
+the run decided, and estimates copies: a document that stays now goes as a copy if its cluster has a kept document, and
+where the kept document of a cluster goes, one of its copies stays. Nothing is written into the run folder.
 """
 
 from __future__ import annotations
@@ -372,7 +372,7 @@ def _copied_ids(run: RunFolder) -> pl.Series | None:
 
 
 def _copies(run: RunFolder, sources: Sequence[_Source], after: Recipe) -> None:
-    """Settle the documents that have copies: a cluster with a kept document keeps no other, one without keeps its first.
+    """Settle the documents that have copies: a cluster with a kept document keeps no other, else it keeps its first.
 
     Without `dedup` in the recipe copies are kept.
     """
@@ -416,8 +416,8 @@ def what_if_lines(result: Mapping[str, Any], *, sample: int = 3) -> list[str]:
     if result["not_recomputed"]:
         lines.append(f"Not recomputed: {', '.join(result['not_recomputed'])}. Run it to see what that changes.")
     lines.append(
-        "Up to the filters this is what a run decides. Behind them: removals of the run stay; copies are estimated by its "
-        "clusters; validation documents are not drawn again; tokens are bytes over the run's bytes per token."
+        "Up to the filters this is what a run decides. Behind them: removals of the run stay; copies are estimated by "
+        "its clusters; validation documents are not drawn again; tokens are bytes over the run's bytes per token."
     )
     return lines
 
@@ -441,7 +441,8 @@ def _source_lines(source: str, entry: Mapping[str, Any]) -> list[str]:
         bound = before if before == after else f"{before or 'none'} -> {after or 'none'}"
         counts = [rule[name]["documents"] for name in ("removed_before", "removed_after", "gained", "lost")]
         lines.append(
-            f"  {rule['rule']:<{width}}  {counts[0]:>10,} {counts[1]:>10,} {counts[2]:>9,} {counts[3]:>9,}  {bound or ''}"
+            f"  {rule['rule']:<{width}}  {counts[0]:>10,} {counts[1]:>10,} {counts[2]:>9,} {counts[3]:>9,}  "
+            f"{bound or ''}"
         )
     if entry["other_reason"]:
         lines.append(f"  {number(entry['other_reason'])} documents go as before, for another reason.")

@@ -36,10 +36,10 @@ def rules_of(recipe: Recipe | None, source: str) -> dict[str, tuple[Rule, ...]]:
 def idle_rules(
     run: RunFolder, recipe: Recipe | None, source: str, fired: Mapping[str, int]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the rules of a source that tell nothing apart: `never` fired on a document, or fired on every one (`always`).
+    """Return the rules of a source that tell nothing apart: `never` fired, or fired on every document (`always`).
 
-    Each has its bound, the documents that had a value, and the lowest and the highest value: how near a document came. Rules
-    that are off are left out. Values come from the statistics of the files, exactly.
+    Each has its bound, the documents that had a value, and the lowest and the highest value: how near a document came.
+    Rules that are off are left out. Values come from the statistics of the files, exactly.
     """
     never, always = [], []
     ranges: dict[str, tuple[int, Any, Any]] = {}

@@ -40,8 +40,8 @@ class _Dimension:
 def slices(run: RunFolder, source: str) -> list[dict[str, Any]]:
     """Return one table for each division of a source's documents that tells more than one thing apart.
 
-    Each row has label, documents read and kept, bytes of extracted text read and kept (None without sizes), documents removed
-    by stage, and the rule that removed most.
+    Each row has label, documents read and kept, bytes of extracted text read and kept (None without sizes), documents
+    removed by stage, and the rule that removed most.
     """
     import polars as pl
 
