@@ -23,7 +23,7 @@ _WIDEST = 3  # bytes between the parts of one code: `) ` and U+00A0, which has t
 _FEWEST_DIGITS = 7
 _FEWEST_SIGNS = 14  # where fewer than _FEWEST_DIGITS of them are digits
 _ASSIGNING = 6  # bytes before a quotation mark in which `=`, `:` or `>` stands if what it opens is assigned to a name
-_TOKEN_SIGNS = 16  # a run of letters, digits, _ and - that may be a key; a key may happen to have no digit
+_TOKEN_SIGNS = 20  # letters and digits, whatever `_` and `-` stand between: the shortest token is that of AWS, and may have no digit
 
 
 def _classes() -> Bytes:
@@ -150,10 +150,12 @@ def _of_secrets(data: Bytes, start: int, stop: int, classes: Bytes) -> int:
     flags = signs = 0
     for i in range(start, stop):
         byte = data[i]
-        if classes[byte] & (_LOWER | _UPPER | _DIGIT | _JOINER):
+        if classes[byte] & (_LOWER | _UPPER | _DIGIT):
             signs += 1
             if signs == _TOKEN_SIGNS:
                 flags |= HAS_TOKEN
+            continue
+        if classes[byte] & _JOINER:
             continue
         signs = 0
         if (byte == 0x22 or byte == 0x27) and flags & HAS_ASSIGNED == 0:
