@@ -210,5 +210,13 @@ def _word_hashes(text: pa.Array) -> pa.LargeListArray:
 
     from curate.text.folding import folded_hashes
 
-    hashes, offsets = folded_hashes(*text_arrays(text), lambda run: [hash_word(word) for word in folded_words(run)])
+    hashes, offsets = folded_hashes(*text_arrays(text), _fold, _hash_run)
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(hashes))
+
+
+def _fold(sign: str) -> str:
+    return sign.translate(_INVISIBLE).casefold()
+
+
+def _hash_run(run: str) -> list[int]:
+    return [hash_word(word) for word in folded_words(run)]

@@ -1,7 +1,7 @@
 """Hashes of the folded words of a whole batch: `curate.words.hash_word` of `curate.words.folded_words`, by one kernel.
 
-The kernel answers for runs without white space that are ASCII. What a run is folded to depends on that run alone, so all others
-are left to the functions themselves, each distinct one of a batch once.
+A run without white space is left to the functions themselves, each distinct one of a batch once, if a character of it
+folds to several, or if a word of it is longer than 128 bytes. What a run is folded to depends on that run alone.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.compiled import compiled
-from curate.text.characters import ASSIGNED, NUM_CODE_POINTS, Bytes, Int64s, Uint64s, decode
+from curate.text.characters import ASSIGNED, JOINERS, NUM_CODE_POINTS, SCRIPTS, Bytes, Int64s, Uint64s, decode, members
 
-Flags = npt.NDArray[np.bool_]
+Uint32s = npt.NDArray[np.uint32]
 _LONGEST = 128  # bytes of a word that is hashed here
+# Bits of `_folding`, above those of the folded code point. All but the first are of that.
+_CODE = (1 << 21) - 1
+_SPACE, _GONE, _SEVERAL, _WORD, _UNSPACED, _ATTACHED = (1 << bit for bit in range(21, 27))
 
 
 class _Found(NamedTuple):  # compiled code takes a named tuple of arrays, not a dataclass
     """What the kernel found; the room for runs is that of the words.
 
     Attributes:
-        hashes: Of the words of runs that are ASCII, in order.
-        runs: Of each other run, the number of hashes before it, its first byte and its end, shape (room, 3).
+        hashes: Of the words of runs that are not left over, in order.
+        runs: Of each run left over, the number of hashes before it, its first byte and its end, shape (room, 3).
         num_hashes: Hashes up to the end of each row, from 0 on, shape (rows + 1,).
-        num_runs: Other runs up to the end of each row.
+        num_runs: Runs left over up to the end of each row.
     """
 
     hashes: Uint64s
@@ -37,7 +40,11 @@ class _Found(NamedTuple):  # compiled code takes a named tuple of arrays, not a 
 
 
 def folded_hashes(
-    data: Bytes, starts: Int64s, ends: Int64s, hash_run: Callable[[str], Sequence[int]]
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    fold_sign: Callable[[str], str],
+    hash_run: Callable[[str], Sequence[int]],
 ) -> tuple[Uint64s, Int64s]:
     """Return the hashes of the folded words of all rows, and where those of each row begin, shape (rows + 1,).
 
@@ -45,17 +52,18 @@ def folded_hashes(
         data: UTF-8 of all rows.
         starts: Where each row's text begins, shape (rows,).
         ends: Where it ends.
+        fold_sign: Returns what a character is folded to: always the same function.
         hash_run: Returns the hashes of the folded words of a run without white space.
     """
     rows = len(starts)
-    most = int((ends - starts).sum()) // 2 + rows  # a word, and what stands before the next
+    most = int((ends - starts).sum()) + rows
     counts = np.zeros(rows + 1, np.int64), np.zeros(rows + 1, np.int64)
     found = _Found(np.empty(most, np.uint64), np.empty((most, 3), np.int64), *counts)
-    _hash_rows(data, starts, ends, _is_space(), _tables(), found)
+    _hash_rows(data, starts, ends, _folding(fold_sign), _secret(), found)
     hashes, runs = found.hashes[: found.num_hashes[-1]], found.runs[: found.num_runs[-1]]
     if len(runs) == 0:
         return hashes.copy(), found.num_hashes
-    memo: dict[bytes, Sequence[int]] = {}
+    memo: dict[bytes, Sequence[int]] = {}  # of this batch alone: nothing may depend on what was seen before, nor grow
     others: list[int] = []
     sizes = np.empty(len(runs), np.int64)
     for index, (first, end) in enumerate(runs[:, 1:].tolist()):
@@ -71,25 +79,111 @@ def folded_hashes(
 
 
 @lru_cache(maxsize=1)
-def _is_space() -> Flags:
-    """Return whether each code point is white space to `str.split`, shape (0x110000,)."""
-    flags = np.zeros(NUM_CODE_POINTS, np.bool_)
+def _folding(fold_sign: Callable[[str], str]) -> Uint32s:
+    """Return what each code point is folded to, and bits, shape (0x110000,)."""
+    table = np.arange(NUM_CODE_POINTS, dtype=np.uint32)
     for codes in ASSIGNED:
-        flags[codes.start : codes.stop] = [chr(code).isspace() for code in codes]
-    return flags
+        folded = [fold_sign(chr(code)) for code in codes]
+        table[codes.start : codes.stop] = [
+            ord(sign) if len(sign) == 1 else _SEVERAL if sign else _GONE for sign in folded
+        ]
+    several = table & np.uint32(_SEVERAL | _GONE) != 0
+    bits = np.zeros(NUM_CODE_POINTS, np.uint32)
+    bits[members(r"[\p{L}\p{N}\p{M}]")] |= np.uint32(_WORD)
+    bits[members(f"[{SCRIPTS}]")] |= np.uint32(_UNSPACED)
+    bits[members(rf"[\p{{M}}{JOINERS}]")] |= np.uint32(_ATTACHED)
+    table |= np.where(several, np.uint32(0), bits[table & np.uint32(_CODE)])
+    for codes in ASSIGNED:
+        is_space = np.array([chr(code).isspace() for code in codes])
+        table[codes.start : codes.stop][is_space] |= np.uint32(_SPACE)
+    return table
 
 
-class _Tables(NamedTuple):
-    """What the hash and the folding of ASCII need.
+@compiled
+def _hash_rows(data: Bytes, starts: Int64s, ends: Int64s, folding: Uint32s, secret: Uint64s, found: _Found) -> None:
+    word = np.zeros(_LONGEST + 4, np.uint8)
+    num_hashes = num_runs = 0
+    for row in range(len(starts)):
+        i, stop = starts[row], ends[row]
+        while i < stop:
+            code, step = decode(data, i, stop)
+            if folding[code] & _SPACE != 0:
+                i += step
+                continue
+            first = i
+            i, count = _hash_run(data, first, stop, folding, secret, word, found.hashes, num_hashes)
+            if count >= 0:
+                num_hashes = count
+                continue
+            found.runs[num_runs, 0] = num_hashes
+            found.runs[num_runs, 1] = first
+            found.runs[num_runs, 2] = i
+            num_runs += 1
+        found.num_hashes[row + 1] = num_hashes
+        found.num_runs[row + 1] = num_runs
 
-    Attributes:
-        secret: The default secret of XXH3, as a 64-bit number at each of its bytes.
-        lower: Small letter of each ASCII letter, 0 for what is neither letter nor digit; shape (128,).
-    """
 
-    secret: Uint64s
-    lower: Bytes
+@compiled
+def _hash_run(
+    data: Bytes, i: int, stop: int, folding: Uint32s, secret: Uint64s, word: Bytes, hashes: Uint64s, count: int
+) -> tuple[int, int]:
+    """Write the hashes of the words of the run at `i`; return where it ends, and how many there are then; -1 if left over."""
+    size = kept = 0  # bytes of the word, and up to its last letter, mark or digit
+    is_unspaced = is_left = False  # whether the word began with a character of a script without spaces; is left over
+    while i < stop:
+        code, step = decode(data, i, stop)
+        folded = int(folding[code])
+        if folded & _SPACE != 0:
+            break
+        i += step
+        if folded & _GONE != 0:
+            continue
+        is_left = is_left or folded & _SEVERAL != 0
+        begins = folded & _UNSPACED != 0 and not (is_unspaced and folded & _ATTACHED != 0)
+        if begins or (is_unspaced and folded & _ATTACHED == 0):
+            if kept > 0:
+                hashes[count] = _xxh3(word, kept, secret)
+                count += 1
+            size = kept = 0
+            is_unspaced = begins
+        if size > 0 or folded & _WORD != 0:
+            if size >= _LONGEST - 3:
+                is_left = True
+                size = 0
+            size = _encode(word, size, folded & _CODE)
+            if folded & _WORD != 0:
+                kept = size
+    if is_left:
+        return i, -1
+    if kept > 0:
+        hashes[count] = _xxh3(word, kept, secret)
+        count += 1
+    return i, count
 
+
+@compiled
+def _encode(word: Bytes, place: int, code: int) -> int:
+    """Write a code point as UTF-8; return the place behind it."""
+    if code < 0x80:
+        word[place] = code
+        return place + 1
+    if code < 0x800:
+        word[place] = 0xC0 | code >> 6
+        word[place + 1] = 0x80 | code & 0x3F
+        return place + 2
+    if code < 0x10000:
+        word[place] = 0xE0 | code >> 12
+        word[place + 1] = 0x80 | code >> 6 & 0x3F
+        word[place + 2] = 0x80 | code & 0x3F
+        return place + 3
+    word[place] = 0xF0 | code >> 18
+    word[place + 1] = 0x80 | code >> 12 & 0x3F
+    word[place + 2] = 0x80 | code >> 6 & 0x3F
+    word[place + 3] = 0x80 | code & 0x3F
+    return place + 4
+
+
+# ---- XXH3, 64 bits, seed 0, up to 128 bytes (Collet, xxHash specification 0.2.0)
 
 _SECRET = bytes.fromhex(  # the first 128 of the 192 bytes that xxHash has (BSD licence)
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
@@ -100,54 +194,11 @@ _SECRET = bytes.fromhex(  # the first 128 of the 192 bytes that xxHash has (BSD 
 
 
 @lru_cache(maxsize=1)
-def _tables() -> _Tables:
+def _secret() -> Uint64s:
+    """Return the default secret of XXH3, as a 64-bit number at each of its bytes."""
     words = [int.from_bytes(_SECRET[place : place + 8], "little") for place in range(len(_SECRET) - 7)]
-    lower = [ord(chr(code).lower()) if chr(code).isalnum() else 0 for code in range(128)]
-    return _Tables(np.array(words, np.uint64), np.array(lower, np.uint8))
+    return np.array(words, np.uint64)
 
-
-@compiled
-def _hash_rows(data: Bytes, starts: Int64s, ends: Int64s, is_space: Flags, tables: _Tables, found: _Found) -> None:
-    secret, lower = tables
-    word = np.zeros(_LONGEST, np.uint8)
-    num_hashes = num_runs = 0
-    for row in range(len(starts)):
-        i, stop = starts[row], ends[row]
-        while i < stop:
-            first, is_ascii = i, True
-            while i < stop:
-                code, step = decode(data, i, stop)
-                if is_space[code]:
-                    break
-                is_ascii = is_ascii and code < 0x80
-                i += step
-            if is_ascii:
-                begin, end = first, i
-                while begin < end and lower[data[begin]] == 0:
-                    begin += 1
-                while end > begin and lower[data[end - 1]] == 0:
-                    end -= 1
-                size = end - begin
-                if 0 < size <= _LONGEST:
-                    for place in range(size):
-                        byte = data[begin + place]
-                        word[place] = lower[byte] if lower[byte] != 0 else byte
-                    found.hashes[num_hashes] = _xxh3(word, size, secret)
-                    num_hashes += 1
-                is_ascii = size <= _LONGEST
-            if not is_ascii:
-                found.runs[num_runs, 0] = num_hashes
-                found.runs[num_runs, 1] = first
-                found.runs[num_runs, 2] = i
-                num_runs += 1
-            if i < stop:
-                _, step = decode(data, i, stop)
-                i += step
-        found.num_hashes[row + 1] = num_hashes
-        found.num_runs[row + 1] = num_runs
-
-
-# ---- XXH3, 64 bits, seed 0, up to 128 bytes (Collet, xxHash specification 0.2.0)
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _MX1, _MX2 = np.uint64(0x165667919E3779F9), np.uint64(0x9FB21C651E98DF25)

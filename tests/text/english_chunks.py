@@ -18,8 +18,8 @@ def texts_of(data: Path, corpus: str) -> Iterator[str]:
     """Yield the texts of a corpus: documents, pages as they are, lines of pages."""
     if corpus == "02_gold":
         for path in sorted((data / corpus).glob("*/gold.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                yield json.loads(line).get("text") or ""
+            with path.open(encoding="utf-8") as lines:
+                yield from (json.loads(line).get("text") or "" for line in lines)
         for path in sorted((data / corpus).glob("*/html/*.gz")):
             yield gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
     elif corpus == "03_raw_html":

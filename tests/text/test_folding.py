@@ -30,9 +30,22 @@ def test_hashes_are_those_of_folded_words(texts):
     assert hashes(texts) == [[hash_word(word) for word in folded_words(text or "")] for text in texts]
 
 
-@given(st.text(st.sampled_from("aZ09.-_'’‘\u00adßİ中の \n\t\x1c\x85\u00a0\u200b\ufeff\x00"), max_size=60))
+@given(
+    st.text(
+        st.sampled_from(
+            "aZ09.-_'’‘\u00adßİﬁé\u0301\u0345中のเ\u0e37ก\u200d\u200c·😀 \n\t\x1c\x85\u00a0\u200b\ufeff\x00"
+        ),
+        max_size=60,
+    )
+)
 def test_hashes_of_awkward_texts(text):
     assert hashes([text, None, text]) == [[hash_word(word) for word in folded_words(one)] for one in (text, "", text)]
+
+
+def test_every_code_point_alone_and_within_a_word():
+    signs = [chr(code) for code in (*range(0x3FFFF), *range(0xE0000, 0xE1000), 0xF0000) if not 0xD800 <= code < 0xE000]
+    texts = [f"{sign} x{sign}Y {sign}中{sign} {sign}{sign}3" for sign in signs]
+    assert hashes(texts) == [[hash_word(word) for word in folded_words(text)] for text in texts]
 
 
 def test_rows_keep_their_words_where_some_are_no_ascii():

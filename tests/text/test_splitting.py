@@ -1,7 +1,6 @@
 import gzip
 import json
 import os
-import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,8 +133,8 @@ def real_texts() -> Iterator[str]:
         yield from texts_of(REAL, corpus)
     with gzip.open(REAL / "09_langid" / "udhr.jsonl.gz", "rt", encoding="utf-8") as lines:
         yield from (json.loads(line)["text"] for line in lines)
-    for line in (REAL / "07_unicode" / "ftfy_cases.jsonl").read_text(encoding="utf-8").splitlines():
-        yield json.loads(line)["original"]
+    with (REAL / "07_unicode" / "ftfy_cases.jsonl").open(encoding="utf-8") as lines:
+        yield from (json.loads(line)["original"] for line in lines)
     for path in sorted((REAL / "07_unicode" / "encodings").glob("*.gz")):
         yield gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
 
@@ -150,4 +149,3 @@ def test_the_kernel_splits_real_texts_like_the_expression():
         assert compiled([text]) == [words]
         num_tokens += len(words)
     assert num_tokens > 10_000_000
-    print(num_tokens, file=sys.stderr)
