@@ -24,7 +24,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["inspect", "--help"], ["cache", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["check", "--help"],
+        ["inspect", "--help"],
+        ["what-if", "--help"],
+        ["audit", "--help"],
+        ["cache", "--help"],
+    ],
 )
 def test_help_teaches(arguments: list[str]) -> None:
     result = machine.command(*arguments)

@@ -145,6 +145,30 @@ sources:
         what_if(folder, sets=["sources.a.steps.gopher_quality.min_words=1"])
 
 
+def test_code_and_models_are_found_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pyarrow as pa\n"
+        "from curate.stage import Rule, Step\n"
+        "class Size(Step):\n"
+        "    decides = ('most',)\n"
+        "    adds = {'num_chars': 'int64'}\n"
+        "    most: float = 20.0\n"
+        "    def apply(self, batch):\n"
+        "        return pa.record_batch({'num_chars': pa.array([len(t or '') for t in batch['text'].to_pylist()], pa.int64())})\n"
+        "    def rules(self, block):\n"
+        "        return (Rule(f'{block}.most', 'num_chars', at_most=self.most),)\n"
+    )
+    machine.write_jsonl(tmp_path / "a.jsonl", [{"text": words(count, 10 * count)} for count in (3, 4, 5)])
+    path = tmp_path / "recipe.yaml"
+    path.write_text("sources: {a: {read: {kind: jsonl, paths: a.jsonl}, steps: [{'mine:Size': {}}]}}\n")
+    run(path, output=tmp_path / "run", cache=tmp_path / "cache", workers=1, quiet=True, allow_code=True)
+    change = ["sources.a.steps.mine:Size.most=14.0"]
+    a = what_if(tmp_path / "run", sets=change, allow_code=True)["sources"]["a"]
+    assert (a["passed_before"]["documents"], a["lost"]) == (2, triple(1, 19, 5))  # 14, 19, 24 bytes
+    with pytest.raises(RecipeError, match="--allow-code"):
+        what_if(tmp_path / "run", sets=change)
+
+
 def test_it_wants_something_to_ask(words_run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="say what would be different"):
         what_if(words_run, sets=[])
