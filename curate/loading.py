@@ -22,7 +22,7 @@ from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
 from curate.inputs import expand_variables, is_remote
 from curate.listed import Listed
-from curate.mix import Mixture
+from curate.mix import ByLabel, Mixture
 from curate.plugin import load_module, module_name, step_class
 from curate.read.token_files import TokenFiles
 from curate.recipe import (
@@ -500,6 +500,7 @@ class _Loader:
                         f"names '{name}', which is no source of texts{nearest(name, names)}",
                     )
         self._check_weights(names)
+        self._check_groups(sources, mixture)
         classifier = sections["classifier"]
         for name in classifier.named() if classifier is not None else ():
             if name not in [source.name for source in sources]:
@@ -507,7 +508,7 @@ class _Loader:
         if mixture is not None:
             caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
             for name in caps:
-                if name not in (*names, "*"):
+                if name not in (*names, *mixture.streams(), "*"):
                     self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{nearest(name, names)}")
             if "tokenizer" not in self.tree.value:
                 self.problem(
@@ -533,6 +534,22 @@ class _Loader:
                 expand_variables(path)
             except ValueError as error:
                 self.problem(("decontaminate", "benchmarks"), str(error))
+
+    def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None) -> None:
+        """Refuse groups of a source by a column that none of its steps measures, or that holds no labels."""
+        texts = {source.name: source for source in sources}
+        for name, one in (mixture.weights if mixture is not None else {}).items():
+            if not isinstance(one, ByLabel):
+                continue
+            known: dict[str, str] = {}
+            for block in texts[name].steps if name in texts else ():
+                if block.step is not None and block.step.at == "here":
+                    known |= dict(block.step.adds)
+            labels = [column for column, kind in known.items() if kind in ("string", "int64", "bool")]
+            if one.by not in labels:
+                what = "is no label" if one.by in known else "is measured by no step of this source"
+                message = f"'{one.by}' {what}{nearest(one.by, labels)} Labels: {', '.join(labels) or 'none'}."
+                self.problem(("mixture", "weights", name, "by"), message)
 
     def _check_weights(self, names: tuple[str, ...]) -> None:
         written = self.tree.value.get("mixture")

@@ -6,6 +6,7 @@ number of tokens. Training reads windows of C tokens, so every share is rounded 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import floor
@@ -30,7 +31,84 @@ def _epochs(value: object) -> float:
     return float(value)
 
 
+def _labels(value: object) -> object:
+    """Return the labels that a recipe means: one or several, where `10-17` is a range of whole numbers."""
+    found: list[str] = []
+    for one in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(one, bool):
+            found.append("true" if one else "false")
+        elif isinstance(one, str) and (match := _RANGE.fullmatch(one)):
+            low, high = int(match[1]), int(match[2])
+            if not low <= high <= low + 10_000:
+                raise ValueError(f"{one!r} is no range; write the lower number first")
+            found += map(str, range(low, high + 1))
+        elif isinstance(one, str | int):
+            found.append(str(one))
+        else:
+            raise ValueError(f"{one!r} is no label; write labels, numbers, or a range such as 10-17")
+    return tuple(found)
+
+
 Weight = Annotated[float, BeforeValidator(_weight)]
+REST = "rest"  # the group of all labels that no group names
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+
+
+class Group(Settings):
+    """Some labels of a source, drawn as a source of their own.
+
+    Attributes:
+        weight: Share of the tokens.
+        of: The labels; by default the one that the group is named after.
+    """
+
+    weight: Weight
+    of: Annotated[tuple[str, ...], BeforeValidator(_labels), Field(min_length=1)] | None = None
+
+
+class ByLabel(Settings):
+    """Weights of a source's documents by a label: quality buckets, topics, languages.
+
+    Attributes:
+        by: Column that a step of the source measures: labels, or whole numbers.
+        groups: Name to labels and weight. Documents of all other labels, and without one, are the group `rest`: of weight 0
+            unless it is given one.
+    """
+
+    by: str
+    groups: Annotated[dict[str, Group], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _disjoint(self) -> ByLabel:
+        for name, group in self.groups.items():
+            if not _GROUP.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is no name of a group: letters, digits, '_', '-' and '.' (it becomes a folder)"
+                )
+            if name == REST and group.of is not None:
+                raise ValueError("rest is the group of all labels that no group names; leave `of` out")
+        named = [label for labels in self.labels().values() for label in labels]
+        if twice := sorted({label for label in named if named.count(label) > 1}):
+            raise ValueError(f"{', '.join(twice)} stands in two groups")
+        return self
+
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Return the labels of each group, `rest` last and without any."""
+        found = {name: group.of or (name,) for name, group in self.groups.items() if name != REST}
+        return found | {REST: ()}
+
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each group, `rest` last."""
+        found = {name: group.weight for name, group in self.groups.items()}
+        rest = found.pop(REST, 0.0)
+        return found | {REST: rest}
+
+
+def _weight_or_groups(value: object) -> object:
+    return value if isinstance(value, Mapping | ByLabel) else _weight(value)
+
+
 Epochs = Annotated[float, BeforeValidator(_epochs)]
 TokenCount = Annotated[int, BeforeValidator(parse_count)]  # a count such as 1M: for every setting that counts tokens
 
@@ -53,23 +131,24 @@ class Mixture(Settings):
 
     Attributes:
         weights: Share of the tokens by source, any positive sum; they are normalised, and the report states both. A source
-            that is not named, or has weight 0, is never drawn.
+            that is not named, or has weight 0, is never drawn. In place of a number, `ByLabel` divides a source: each group
+            of labels is a stream of its own, named `<source>/<group>`.
         tokens: The budget, such as 1M. `up_to` takes all that the caps allow, `{up_to: 1M}` at most that and less where
             the caps allow no more; a plain number that the caps do not allow stops the run.
-        max_epochs: How often a source may be shown, for all sources or by source; a source without a cap repeats as
+        max_epochs: How often a source may be shown, for all sources or by source (or `<source>/<group>`); a source without a cap repeats as
             often as its share needs, with a warning.
         window: Tokens per window; default the context of the training preset, else 2048.
     """
 
-    weights: dict[str, Weight] = Field(min_length=1)
+    weights: dict[str, Annotated[float | ByLabel, BeforeValidator(_weight_or_groups)]] = Field(min_length=1)
     tokens: Annotated[int | Literal["up_to"] | UpTo, BeforeValidator(_budget)]
     max_epochs: Epochs | dict[str, Epochs] | None = None
     window: int | None = Field(default=None, ge=1)
 
     @field_validator("weights")
     @classmethod
-    def _some_weight(cls, weights: dict[str, float]) -> dict[str, float]:
-        if not any(weights.values()):
+    def _some_weight(cls, weights: dict[str, float | ByLabel]) -> dict[str, float | ByLabel]:
+        if not any(any(one.weights().values()) if isinstance(one, ByLabel) else one for one in weights.values()):
             names = ", ".join(f"{name}: 0" for name in weights)
             raise ValueError(f"all weights are 0 ({names}); at least one must be above 0")
         return weights
@@ -77,7 +156,7 @@ class Mixture(Settings):
     @model_validator(mode="after")
     def _bounded(self) -> Mixture:
         if self.tokens == "up_to":
-            uncapped = [name for name, weight in self.weights.items() if weight and self.cap(name) is None]
+            uncapped = [name for name, weight in self.streams().items() if weight and self.cap(name) is None]
             if uncapped:
                 raise ValueError(
                     f"tokens: up_to takes all that max_epochs allows, but there is no max_epochs for {', '.join(uncapped)}; "
@@ -86,8 +165,26 @@ class Mixture(Settings):
         return self
 
     def cap(self, source: str) -> float | None:
-        """Return the epochs that a source may be shown, or None for any number."""
-        return self.max_epochs.get(source) if isinstance(self.max_epochs, dict) else self.max_epochs
+        """Return the epochs that a source, or a group of one, may be shown, or None for any number."""
+        if not isinstance(self.max_epochs, dict):
+            return self.max_epochs
+        return self.max_epochs.get(source, self.max_epochs.get(source.partition("/")[0]))
+
+    def streams(self) -> dict[str, float]:
+        """Return the weight of each stream: of a source, or of `<source>/<group>`."""
+        found: dict[str, float] = {}
+        for name, one in self.weights.items():
+            if isinstance(one, ByLabel):
+                found |= {f"{name}/{group}": weight for group, weight in one.weights().items()}
+            else:
+                found[name] = one
+        return found
+
+    def by_source(self) -> dict[str, float]:
+        """Return the weight of each source, its groups together."""
+        return {
+            name: sum(one.weights().values()) if isinstance(one, ByLabel) else one for name, one in self.weights.items()
+        }
 
 
 def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, window: int, seed: int) -> dict[str, Any]:
@@ -116,7 +213,8 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     # Imported here: a recipe is checked without numpy and pyarrow.
     from curate.tokens.order import BLOCK_SLOTS, num_windows
 
-    weights = {name: _exact(settings.weights.get(name, 0.0)) for name in sorted({*available_tokens, *settings.weights})}
+    streams = settings.streams()
+    weights = {name: _exact(streams.get(name, 0.0)) for name in sorted({*available_tokens, *streams})}
     windows = {name: num_windows(available_tokens[name], window) for name in weights}
     drawable = [name for name, weight in weights.items() if weight and windows[name]]
     if not drawable:
@@ -138,7 +236,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     shortfall = sum(asked[name] - drawn[name] for name in (*capped, *gone))
     report = {
         name: {
-            "weight_asked": settings.weights.get(name, 0.0),
+            "weight_asked": streams.get(name, 0.0),
             "weight_normalised": float(weights[name] / total_weight),
             "tokens_available": available_tokens[name],
             "windows_available": windows[name],
@@ -277,7 +375,7 @@ def _warnings(
             )
         elif entry["weight_asked"] and not entry["windows_drawn"]:
             warnings.append(f"Source '{name}' gives nothing: its share is less than one window of {window:,} tokens.")
-        elif name not in settings.weights:
+        elif name not in settings.streams():
             warnings.append(f"Source '{name}' has no weight and is never drawn.")
         if name in taking_over:
             end = f", and is at its cap of {settings.cap(name):g} epochs" if entry["cap_hit"] else ""

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
-from curate.curation import Curation
+from curate.curation import Curation, Shard
 from curate.errors import CurateError, Problem, RecipeError, StageError
+from curate.mix import ByLabel
 from curate.plan import Task
 from curate.recipe import PRESET_CONTEXT, Train
 from curate.sources import resolve_paths
@@ -161,7 +162,7 @@ class Training:
             task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, (self.tokenizer, settings, file))
         else:
             shards = [(shard.source.name, shard.collected) for shard in run.shards]
-            weights = dict(self.recipe.mixture.weights) if self.recipe.mixture is not None else {}
+            weights = self.recipe.mixture.by_source() if self.recipe.mixture is not None else {}
             documents = [run.entry(key).files["documents.parquet"]["sha256"] for _, key in shards]
             seed = self.recipe.seed
             self.tokenizer = run.key(
@@ -191,19 +192,50 @@ class Training:
         from curate.phases.tokens import arrange_source
 
         run = self.curation
+        groups = self._groups()
         tasks = []
         for name, encoded in self.encoded.items():
-            key = run.key("arrange", encoded=encoded, tokenizer=self.tokenizer_sha256, seed=self.recipe.seed)
-            self.arranged[name] = key
-            arguments = (key, name, encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
-            tasks.append(Task("arrange", name, "", (key,), arrange_source, arguments))
+            known: dict[str, Any] = {"encoded": encoded, "tokenizer": self.tokenizer_sha256, "seed": self.recipe.seed}
+            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
+            if name not in groups:
+                key = self.arranged[name] = run.key("arrange", **known)
+                tasks.append(Task("arrange", name, "", (key,), arrange_source, (key, name, *arguments)))
+                continue
+            names, keys = groups[name]
+            for number, group in enumerate(names):
+                key = self.arranged[f"{name}/{group}"] = run.key("arrange", **known, groups=keys, group=number)
+                task = (key, f"{name}/{group}", *arguments, keys, number)
+                tasks.append(Task("arrange", name, group, (key,), arrange_source, task))
         run.perform("arrange", tasks)
         for name, key in self.arranged.items():
             files = sorted(run.entry(key).files, key=lambda file: file == "manifest.json")  # the manifest comes last
             for file in files:
                 run.publish(key, file, f"tokens/{name}/{file}")
         run.account.unchanged("arrange")
-        return f"{len(tasks)} sources"
+        return f"{len(tasks)} sources" if not groups else f"{len(tasks)} streams of {len(self.encoded)} sources"
+
+    def _groups(self) -> dict[str, tuple[tuple[str, ...], list[str]]]:
+        """Assign documents to the groups of the mixture; return the names of a source's groups, and a result for each shard."""
+        from curate.phases.tokens import assign_groups
+
+        run, found = self.curation, {}
+        divided = self.recipe.mixture.weights if self.recipe.mixture is not None else {}
+        tasks = []
+        for name, one in divided.items():
+            if not isinstance(one, ByLabel):
+                continue
+            labels, keys = one.labels(), []
+            for shard in run.shards:
+                if shard.source.name == name:
+                    measured = _measurement(shard, one.by)
+                    some = list(labels.values())
+                    key = run.key("arrange", encoded=shard.encoded, measured=measured, by=one.by, labels=some)
+                    arguments = (key, name, shard.encoded, measured, one.by, some)
+                    tasks.append(Task("arrange", name, f"groups {shard.name}", (key,), assign_groups, arguments))
+                    keys.append(key)
+            found[name] = (tuple(labels), keys)
+        run.perform("arrange", tasks)
+        return found
 
     def _tokens(self, split: str) -> dict[str, int]:
         counts = {}
@@ -315,6 +347,16 @@ class Training:
         for folder in (self.curation.output / "train").iterdir():
             if folder.name not in {str(seed) for seed in seeds}:
                 shutil.rmtree(folder)
+
+
+def _measurement(shard: Shard, column: str) -> str:
+    """Return the result key of the last block of a shard that measures a column."""
+    keys = {block.key: block.step.adds for block in shard.blocks}
+    for block in reversed(shard.judged):
+        adds = block.ranking.adds if block.ranking is not None else keys.get(block.key or "", {})
+        if column in adds and block.key is not None:
+            return block.key
+    raise AssertionError(f"no block measures {column}: the recipe was checked")
 
 
 def _stamp(folder: Path) -> dict[str, Any]:

@@ -67,7 +67,7 @@ CORE = (
     "curate.tokens.shard",
     "curate.tokens.order",
 )
-SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting")  # of `curate.words`
+SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
 FAMILIES += ("tokenizer", "write", "classify")
 BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
@@ -302,6 +302,8 @@ EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made witho
     "Topic": {"model": "model.bin"},
     "CCNet": {"model": "model.arpa"},
     "QualityBuckets": {"scores": ("quality_score",)},
+    "Group": {"weight": 1.0},
+    "ByLabel": {"by": "topic", "groups": {"law": {"weight": 1.0}}},
     "Mixture": {"weights": {"web": 1.0}, "tokens": 1000},
     "UpTo": {"up_to": 1000},
 }

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.dedup.spill import Sorter
 from curate.inputs import InputFile, fetch
 from curate.ledger import balance
-from curate.pipeline import read_batches, rows_written
+from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
@@ -23,6 +24,7 @@ from curate.tokens.tokenizer import Tokenizer, TokenizerSettings
 from curate.tokens.tokenizer import train_tokenizer as learn
 
 SPLITS = ("train", "validation")
+GROUPS = pa.schema([pa.field("group", pa.int32(), nullable=False)])
 
 
 def train_tokenizer(
@@ -183,11 +185,31 @@ def arrange_source(
     tokenizer_key: str,
     settings: TokenizerSettings,
     seed: int,
+    groups: Sequence[str] = (),
+    group: int = 0,
 ) -> None:
-    """Write the token shards of one source, both splits, and their manifest.json."""
+    """Write the token shards of one source, both splits, and their manifest.json.
+
+    Args:
+        context: Of the task.
+        key: Result key.
+        source: Name of the source, or of the group.
+        encoded: Encode results of its shards.
+        tokenizer_key: Of the tokenizer.
+        settings: The recipe's `tokenizer`.
+        seed: Of the order.
+        groups: Results of `assign_groups` for the shards, if the documents of one group are wanted.
+        group: Number of that group.
+    """
     tokenizer = open_tokenizer(context, tokenizer_key, settings)
     shards = [
-        EncodedShard(_file(context, one, "tokens.bin"), _file(context, one, "documents.parquet")) for one in encoded
+        EncodedShard(
+            _file(context, one, "tokens.bin"),
+            _file(context, one, "documents.parquet"),
+            _file(context, groups[number], "groups.parquet") if groups else None,
+            group,
+        )
+        for number, one in enumerate(encoded)
     ]
     with context.writing(key) as output, context.scratch() as scratch:
         infos: list[ShardInfo] = []
@@ -203,6 +225,8 @@ def arrange_source(
                 scratch=scratch,
             )
         came_in = sum(context.entry(one).counts["documents"] for one in encoded)
+        if groups:
+            came_in = sum(context.entry(one).counts["groups"][group] for one in groups)
         balance(source, "arrange", "documents", came_in, {"arranged": sum(info.documents for info in infos)})
         write_manifest(
             output.folder,
@@ -212,6 +236,52 @@ def arrange_source(
             tokenizer_sha256=tokenizer.sha256,
             shards=infos,
         )
+
+
+def assign_groups(
+    context: TaskContext,
+    key: str,
+    source: str,
+    encoded: str,
+    measured: str,
+    column: str,
+    labels: Sequence[Sequence[str]],
+) -> None:
+    """Write groups.parquet: for each encoded document of a shard the number of the group that its label is in.
+
+    Args:
+        context: Of the task.
+        key: Result key.
+        source: Name of the source.
+        encoded: Encode result of the shard: the documents that were kept, in file order.
+        measured: Result with measurements.parquet: all documents of the shard, in file order.
+        column: The label's column.
+        labels: Labels of each group; what none names, and null, is in the last one.
+    """
+    number = {label: group for group, some in enumerate(labels) for label in some}
+    rest = len(labels) - 1
+    kept = (
+        name
+        for batch in read_batches(_file(context, encoded, "documents.parquet"), ["id"])
+        for name in batch["id"].to_pylist()
+    )
+    waiting = next(kept, None)
+    counts = [0] * len(labels)
+    with context.writing(key) as output:
+        with ParquetFile(output.path("groups.parquet"), GROUPS) as file:
+            for batch in read_batches(_file(context, measured, "measurements.parquet"), ["id", column]):
+                found: list[int] = []
+                for name, value in zip(batch["id"].to_pylist(), batch[column].to_pylist(), strict=True):
+                    if name == waiting:
+                        label = str(value).lower() if isinstance(value, bool) else str(value)
+                        found.append(rest if value is None else number.get(label, rest))
+                        waiting = next(kept, None)
+                for group in found:
+                    counts[group] += 1
+                file.write(pa.record_batch([pa.array(found, pa.int32())], schema=GROUPS))
+        assert waiting is None, f"document {waiting} of {source} was kept and not measured"
+        balance(source, "arrange", "documents", context.entry(encoded).counts["documents"], {"grouped": sum(counts)})
+        output.counts["groups"] = counts
 
 
 def _file(context: TaskContext, key: str, name: str) -> Path:

@@ -69,7 +69,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "documents": {source: documents(run, source) for source in run.sources},
         "validation": dict(manifest.get("validation") or {}),
         "tokenizer": tokenizer(run),
-        "tokens": {source: entry for source in run.sources if (entry := tokens(run, source))},
+        "tokens": {stream: entry for stream in run.streams if (entry := tokens(run, stream))},
         "mixture": run.json("mixture.json") or None,
         "training": training(run),
         "stages": dict(manifest.get("stages", {})),
@@ -157,7 +157,7 @@ def tokenizer(run: RunFolder) -> dict[str, Any] | None:
 
 
 def tokens(run: RunFolder, source: str) -> dict[str, Any] | None:
-    """Return tokens, documents and bytes of a source's shards, by split and together; None before encoding."""
+    """Return tokens, documents and bytes of a stream's shards, by split and together; None before encoding."""
     manifest = run.json(f"tokens/{source}/manifest.json")
     if not manifest:
         return None

@@ -126,6 +126,16 @@ class RunFolder:
             names += sorted(child.name for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
         return tuple(dict.fromkeys(str(name) for name in names))
 
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the token streams: sources, or `<source>/<group>` where the mixture divides one by a label."""
+        found: list[str] = []
+        for source in self.sources:
+            folder = self.path / "tokens" / source
+            groups = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
+            found += [source] if (folder / "manifest.json").is_file() else [f"{source}/{group}" for group in groups]
+        return tuple(found)
+
     def steps(self, source: str) -> tuple[str, ...]:
         """Return the names of a source's steps in the recipe's order; a second one of a name is `name-2`."""
         sources = self.recipe.get("sources")

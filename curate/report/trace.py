@@ -54,8 +54,12 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class TokenPlace:
-    """Where a document's tokens are: shard and range in it, and the range [start, end) in the source's stream."""
+    """Where a document's tokens are: shard and range in it, and the range [start, end) in the stream.
 
+    The stream is named after the source, or `<source>/<group>` where the mixture divides it by a label.
+    """
+
+    stream: str
     split: str
     shard: str
     shard_start: int
@@ -131,7 +135,7 @@ def trace(run: Path, key: str) -> TraceResult:
     fired = {decision["rule"], *(decision["also_fired"] or ())} if decision and not decision["kept"] else set()
     measurements, other_rules = _measurements(folder, found, fired)
     tokens = _tokens(folder, found.source, found.id)
-    windows, visits, training = _visits(folder, found.source, tokens)
+    windows, visits, training = _visits(folder, tokens)
     return TraceResult(
         id=found.id,
         source=found.source,
@@ -311,14 +315,17 @@ def _edits(folder: RunFolder, found: _Found) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tokens(folder: RunFolder, source: str, id: str) -> TokenPlace | None:
+    places = (_place(folder, stream, id) for stream in folder.streams if stream.partition("/")[0] == source)
+    return next((place for place in places if place is not None), None)
+
+
+def _place(folder: RunFolder, stream: str, id: str) -> TokenPlace | None:
     import polars as pl
 
     from curate.tokens.shard import MANIFEST, TokenSource
 
-    place = folder.path / "tokens" / source
-    if not (place / MANIFEST).is_file():
-        return None
-    for split in sorted({shard["split"] for shard in folder.json(f"tokens/{source}/{MANIFEST}")["shards"]}):
+    place = folder.path / "tokens" / stream
+    for split in sorted({shard["split"] for shard in folder.json(f"tokens/{stream}/{MANIFEST}")["shards"]}):
         opened = TokenSource.open(place, split)
         documents = tokens = 0
         for shard in opened.shards:
@@ -330,20 +337,21 @@ def _tokens(folder: RunFolder, source: str, id: str) -> TokenPlace | None:
             if len(at):
                 index = documents + int(at[0])
                 start = int(opened.document_ends[index - 1]) if index else 0
-                return TokenPlace(split, shard.name, start - tokens, start, int(opened.document_ends[index]))
+                return TokenPlace(stream, split, shard.name, start - tokens, start, int(opened.document_ends[index]))
             documents += shard.documents
             tokens += shard.tokens
     return None
 
 
 def _visits(
-    folder: RunFolder, source: str, tokens: TokenPlace | None
+    folder: RunFolder, tokens: TokenPlace | None
 ) -> tuple[range | None, tuple[Visit, ...], tuple[TrainingRun, ...]]:
     from curate.tokens.order import Plan
 
     if tokens is None or tokens.split != "train" or not (mixture := folder.json("mixture.json")):
         return None, (), ()
     plan = Plan.load(mixture)
+    source = tokens.stream
     if source not in plan.names:
         return None, (), ()
     windows = plan.windows_of_tokens(source, tokens.start, tokens.end)

@@ -54,10 +54,14 @@ class EncodedShard:
     Attributes:
         tokens: Path of the runs: little-endian ids one after another, without EOS.
         documents: Path of a Parquet file with schema `ENCODED`.
+        groups: Path of a Parquet file with a column `group` of int32, one row for each document, or None.
+        group: Where there are groups, the one whose documents count; others are passed over.
     """
 
     tokens: Path
     documents: Path
+    groups: Path | None = None
+    group: int = 0
 
 
 def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Encoder, shard: EncodedShard) -> int:
@@ -267,9 +271,16 @@ def _runs(shard: EncodedShard, split: str, stored: np.dtype[Any]) -> Iterator[tu
 
 def _documents(shard: EncodedShard) -> Iterator[dict[str, list[Any]]]:
     try:
+        groups = None if shard.groups is None else pq.read_table(shard.groups, columns=["group"])["group"].to_numpy()
+        first = 0
         with pq.ParquetFile(shard.documents) as file:
             for batch in file.iter_batches(batch_size=1024):
-                yield batch.cast(ENCODED).to_pydict()
+                rows = batch.cast(ENCODED).to_pydict()
+                if groups is not None:
+                    ours = (groups[first : first + batch.num_rows] == shard.group).tolist()
+                    first += batch.num_rows
+                    rows["split"] = [split if our else "" for split, our in zip(rows["split"], ours, strict=True)]
+                yield rows
     except (OSError, pa.ArrowException) as error:
         remedy = "Delete both files and encode the documents again."
         raise InputError(str(shard.documents), f"cannot be read ({error}).", remedy) from error
