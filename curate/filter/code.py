@@ -61,7 +61,7 @@ def _names(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-_LANGUAGE_KEYS = ("language", "lang", "programming_language")
+_LANGUAGE_KEYS = ("programming_language", "language", "lang")
 _STAR_KEYS = ("max_stars_count", "stars", "star_events_count", "stargazers_count")
 _TABLE = Path(__file__).with_name("code_extensions.txt")
 _DATA_LANGUAGES = frozenset({"json", "yaml"})
