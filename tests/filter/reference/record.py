@@ -1,6 +1,6 @@
 """Run a named implementation of the rules once, as it was published, and write down what it measured and decided.
 
-    python record.py documents                          # the list of documents; any Python
+    python record.py documents                          # the lists of documents; any Python
     python record.py datatrove                          # in an environment that has it
     python record.py dolma CHECKOUT                     # likewise; the mixer's rules are read from the checkout's configs
     python record.py dclm|redpajama|curator CHECKOUT    # repositories that are no packages, or need a cluster to import
@@ -26,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from documents import DATA, HERE, choose, digest
+from documents import DATA, HERE, choose, choose_apart, digest
 
 REPEATED = range(5, 11)
 TOP = range(2, 5)
@@ -360,16 +360,19 @@ def main(name: str, *places: str) -> None:
     """Write the list of documents, or the recording of an implementation."""
     if name == "documents":
         write("documents", [list(document) for document, _ in choose(DATA)])
+        write("apart", [list(document) for document, _ in choose_apart(DATA)])
         return
     implementation, blocks = globals()[name](*map(Path, places))
     own = [entry["text"] for entry in json.loads((HERE / "texts.json").read_text(encoding="utf-8"))]
     real = [text for _, text in choose(DATA)]
+    apart = [text for _, text in choose_apart(DATA)]
     recording: dict[str, Any] = {"implementation": implementation, "blocks": {}}
     for block, (columns, measured) in blocks.items():
         recording["blocks"][block] = {
             "columns": list(columns),
             "documents": record(real, measured),
             "texts": record(own, measured),
+            "apart": record(apart, measured),
         }
         print(
             name,
