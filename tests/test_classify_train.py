@@ -450,3 +450,23 @@ def test_errors_of_the_card(tmp_path):
     assert counts == (200, 0)
     with pytest.raises(UsageError, match="--label hq: the model has"):
         score_files(str(tmp_path / "model"), [str(tmp_path / "good.jsonl")], tmp_path / "s.parquet", label="hq")
+
+
+def test_the_published_recipes_say_what_the_papers_say(monkeypatch):
+    from curate.loading import load
+
+    folder = machine.ROOT / "recipes" / "classifiers"
+    for name in ("POSITIVE", "ELI5", "POOL", "SCORED"):
+        monkeypatch.setenv(name, f"{name.lower()}/*.jsonl")
+    dclm = load(folder / "dclm.yaml").classifier
+    assert dclm is not None
+    fitted = dclm.fasttext
+    # train_fasttext_classifier.py: lr 0.1, dim 100, epoch 5; the published model: bigrams, 200k a side; minCount and bucket: fastText's
+    assert (fitted.lr, fitted.dim, fitted.epochs, fitted.word_ngrams) == (0.1, 100, 5, 2)
+    assert (fitted.min_count, fitted.bucket, dclm.max_per_class, dclm.keep) == (1, 2_000_000, 200_000, 0.1)
+    assert (dclm.text, dclm.passage_words) == ("line", None)
+    edu = load(folder / "educational.yaml").classifier
+    assert edu is not None
+    assert edu.score is not None
+    assert (edu.score.low, edu.score.high, edu.score.positive_from) == (0, 5, 3.0)  # FineWeb-Edu keeps 3 and more
+    assert load(folder / "books_against_web.yaml").classifier is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,45 @@ def test_a_share_of_buckets_and_what_if(tmp_path):
 def test_buckets_that_cannot_be_are_refused(tmp_path, steps, message):
     with pytest.raises(RecipeError, match=message):
         load(project(tmp_path, steps))
+
+
+SHARES = STEPS.replace("min_words: 1", "min_words: {quantile: 0.1}").replace("min_bucket: 1", "min_bucket: {keep: 0.6}")
+
+
+def test_the_same_however_documents_are_spread_over_shards(tmp_path, monkeypatch):
+    path = project(tmp_path, SHARES)
+    one = machine.run(path, tmp_path, until="collect")
+    monkeypatch.setattr("curate.curation.SHARD_FILES", 1)
+    many = machine.run(path, tmp_path, until="collect", output=tmp_path / "many", cache=tmp_path / "cache-2")
+    assert len(list((tmp_path / "many" / "decisions" / "one").glob("*.parquet"))) == 3
+    assert len(list((tmp_path / "run" / "decisions" / "one").glob("*.parquet"))) == 1
+    for fact in ("rankings", "resolved_bounds", "ledger"):
+        assert one.manifest[fact] == many.manifest[fact]
+    for folder in (("measurements", "one", "quality_buckets"), ("decisions", "one")):
+        assert rows_of(tmp_path / "run", *folder) == rows_of(tmp_path / "many", *folder)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """Return a recipe with shares and buckets, and the contents of its run folder after an undisturbed run."""
+    folder = tmp_path_factory.mktemp("finished")
+    path = project(folder, SHARES)
+    machine.run(path, folder, until="collect", workers=1)
+    return path, machine.contents(folder / "run")
+
+
+@pytest.mark.parametrize(
+    "number", [4, 5, 6, 7, 8]
+)  # behind extract and two measures: bounds, edges, ranks, bounds, decide
+def test_killed_while_bounds_are_resolved(tmp_path, finished, number):
+    path, expected = finished
+    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2, "--until", "collect")
+    environment = {
+        "PYTHONPATH": os.pathsep.join((str(machine.ROOT / "tests" / "crash"), str(machine.ROOT))),
+        "CURATE_TEST_KILL": f"before_write:{number}:{tmp_path / 'count'}",
+    }
+    killed = machine.command("run", path, *where, environment=environment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = machine.command("run", path, *where)
+    assert again.returncode == 0, again.stderr
+    assert machine.contents(tmp_path / "run") == expected

@@ -17,6 +17,10 @@ def _names(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _off(value: Any) -> Any:
+    return None if value == "off" else value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1)]
 Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
 
@@ -97,9 +101,7 @@ class Classifier(Settings):
     score: Scores | None = None
     label: str | None = None
     text: Literal["folded", "line"] = "folded"
-    passage_words: Annotated[
-        int | None, BeforeValidator(lambda value: None if value == "off" else value), Field(ge=8)
-    ] = 500
+    passage_words: Annotated[Annotated[int, Field(ge=8)] | None, BeforeValidator(_off)] = 500
     max_per_class: Count = 200_000
     balance: bool = True
     held_out: float = Field(default=0.1, gt=0, lt=1)
