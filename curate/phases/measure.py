@@ -99,7 +99,8 @@ def measure_shard(
             files[measure.key] = stack.enter_context(ParquetFile(output.path("measurements.parquet"), schema))
         rows = 0
         running = [block for block in blocks[:until] if block in wanted or block.step.rewrites]
-        prepare_words({name for block in running for name in block.step.reads})
+        read = {name for block in running for name in block.step.reads}
+        prepare_words(read | ({"word_hashes"} if wanted_last else set()))
         for block in running:
             block.step.prepare()
         for batch in read_batches(path):

@@ -42,8 +42,9 @@ def test_hashes_of_awkward_texts(text):
     assert hashes([text, None, text]) == [[hash_word(word) for word in folded_words(one)] for one in (text, "", text)]
 
 
-def test_every_code_point_alone_and_within_a_word():
-    signs = [chr(code) for code in (*range(0x3FFFF), *range(0xE0000, 0xE1000), 0xF0000) if not 0xD800 <= code < 0xE000]
+def test_code_points_alone_and_within_a_word():
+    codes = (*range(0x3000), *range(0x3000, 0x40000, 7), *range(0xE0000, 0xE1000, 7), 0xF0000)
+    signs = [chr(code) for code in codes if not 0xD800 <= code < 0xE000]
     texts = [f"{sign} x{sign}Y {sign}中{sign} {sign}{sign}3" for sign in signs]
     assert hashes(texts) == [[hash_word(word) for word in folded_words(text)] for text in texts]
 
