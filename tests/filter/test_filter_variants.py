@@ -1,6 +1,7 @@
 """Gopher's rules as DCLM, Dolma, RedPajama and NeMo Curator decide: recordings replayed, values worked out by hand."""
 
 import json
+import pickle
 import re
 import time
 from itertools import combinations
@@ -561,3 +562,28 @@ def test_agreement_by_hand():
     assert found.overall() == (1, 2)
     assert agreement([], blocks).overall() == (0, 0)
     assert agreement([fine], blocks).matrix().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [*(GopherRepetition(variant=name) for name in REPETITION), *(GopherQuality(variant=name) for name in QUALITY)],
+    ids=lambda step: f"{type(step).__name__}-{step.variant}",
+)
+def test_any_batching_and_pickle(step):
+    # The contract of stages looks at each stage's default variant.
+    again = pickle.loads(pickle.dumps(step))
+    batch = pa.record_batch({"text": pa.array([*OWN, None], pa.large_string())})
+    whole = again.apply(batch)
+    assert whole.num_rows == len(OWN) + 1
+    assert dict(zip(whole.schema.names, map(str, whole.schema.types), strict=True)) == {
+        name: {"float64": "double"}.get(kind, kind) for name, kind in step.adds.items()
+    }
+    rows = [step.apply(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    assert pa.Table.from_batches(rows).combine_chunks().to_batches()[0].equals(whole)
+    assert step.apply(batch.slice(0, 0)).num_rows == 0
+
+
+def test_agreement_needs_numbers():
+    shares = GopherRepetition(variant="dclm", max_top_2gram_char_fraction={"quantile": 0.9})
+    with pytest.raises(ValueError, match="the bound of top_2gram_char_fraction is a share of a corpus; write a number"):
+        agreement(["a b"], {"dclm": shares})
