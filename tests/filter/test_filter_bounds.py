@@ -13,7 +13,9 @@ from curate.filter.language import Language
 
 # What a bound needs beside it, as by default its column is not measured.
 NEEDS = {
-    **dict.fromkeys(("min_share", "max_second_share"), {"paragraphs": True}),
+    "min_share": {"paragraphs": True},
+    "max_second_share": {"paragraphs": True},
+    "max_languages": {"paragraphs": True},
     "min_median_word_length": {"variant": "dolma"},
     "max_median_word_length": {"variant": "dolma"},
     "max_symbol_ratio": {"variant": "dclm"},
