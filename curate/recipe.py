@@ -29,6 +29,7 @@ from curate.filter.gopher.quality import GopherQuality
 from curate.filter.gopher.repetition import GopherRepetition
 from curate.filter.junk.step import Junk
 from curate.filter.language import Language
+from curate.filter.madlad import Madlad
 from curate.filter.quality import Quality
 from curate.filter.refinedweb import RefinedWebLines
 from curate.filter.topic import Topic
@@ -74,6 +75,7 @@ STEPS: Mapping[str, type[Step]] = {
     "c4_lines": C4Lines,
     "refinedweb_lines": RefinedWebLines,
     "fineweb": FineWeb,
+    "madlad": Madlad,
     "ccnet": CCNet,
     "code": Code,
     "bad_words": BadWords,
