@@ -36,6 +36,7 @@ PRESENT = 0.05  # share of the letters from which a language counts
 
 _LEAST_PROBABILITY = 1e-6  # of a label that the model all but rules out
 _NUM_CODE_POINTS = 0x110000
+_LATIN = 1
 _OTHER = len(SCRIPTS) + 1  # script of letters that is none of SCRIPTS; 0: no letter
 _NUM_SCRIPTS = _OTHER + 1
 
@@ -155,8 +156,10 @@ def identify(
     least = LEAST_OF_SCRIPT * letters if check_script else np.zeros(len(letters))
     held = (counts * identifier.scripts[labels]).sum(axis=1)
     doubtful = known & (held < least)
-    if identifier.again is not None:
-        doubtful |= known & (scores < UNSURE) & identifier.again.may_be[labels].any(axis=1)
+    again, long = identifier.again, letters > MOST_CHARACTERS
+    if again is not None:
+        unsure = np.flatnonzero(known & (scores < UNSURE))
+        doubtful[unsure] |= _others(again, labels[unsure], long[unsure]).any(axis=1)
     rows = np.flatnonzero(doubtful)
     if len(rows):
         every = score_spans(identifier.model, data, starts[rows], ends[rows]).astype(np.float64)
@@ -164,13 +167,18 @@ def identify(
         every[~possible] = -1.0
         labels[rows], scores[rows] = every.argmax(axis=1), every.max(axis=1)
         known[rows] = possible.any(axis=1)
-        if identifier.again is not None:
-            long = letters[rows] > MOST_CHARACTERS
-            weighed = weigh(identifier.again.evidence, data, starts[rows], ends[rows])
-            labels[rows], scores[rows] = _looked_at(identifier.again, every, labels[rows], scores[rows], long, weighed)
+        if again is not None:
+            weighed = weigh(again.evidence, data, starts[rows], ends[rows])
+            labels[rows], scores[rows] = _looked_at(again, every, labels[rows], scores[rows], long[rows], weighed)
     languages = np.where(known, identifier.language_of[labels], NO_LANGUAGE)
     # sums of float32 give 1.00001
     return languages, np.where(known, np.minimum(scores, 1.0), 0.0), letters
+
+
+def _others(again: SecondLook, labels: Int32s, long: Flags) -> Flags:
+    """Return which of `again.labels` texts may turn out to be, shape (texts, languages)."""
+    found: Flags = np.where(long[:, None], again.may_be_long[labels], again.may_be[labels])
+    return found
 
 
 def _looked_at(
@@ -187,7 +195,7 @@ def _looked_at(
         weighed: Evidence for each of `again.labels`, shape (texts, languages).
     """
     own = every[:, again.labels]
-    may_be = np.where(long[:, None], again.may_be_long[labels], again.may_be[labels]) & (own >= 0)
+    may_be = _others(again, labels, long) & (own >= 0)
     logarithms = np.where(may_be, np.log(np.maximum(own, _LEAST_PROBABILITY)) + weighed, -np.inf)
     looked = (scores < UNSURE) & may_be.any(axis=1)
     logarithms[~looked] = 0.0
@@ -306,10 +314,16 @@ def _code_point(data: Bytes, place: int) -> tuple[int, int]:
 def _count_scripts(data: Bytes, starts: Int64s, ends: Int64s, scripts: Bytes, counts: Int64s) -> None:
     for span in range(len(starts)):
         place = starts[span]
+        latin = 0
         while place < ends[span]:
+            if data[place] < 0x80:
+                latin += scripts[data[place]] != 0
+                place += 1
+                continue
             code, size = _code_point(data, place)
             counts[span, scripts[code]] += 1
             place += size
+        counts[span, _LATIN] += latin
 
 
 @compiled
