@@ -273,7 +273,7 @@ sources:
             "topic: {model: model, keep: [law, cooking], min_score: {law: 0.5}}", "quality: {model: model}"
         )
     )
-    with pytest.raises(InputError, match="none of them is a number"):
+    with pytest.raises(RecipeError, match="none of them is a number"):
         machine.run(quality, tmp_path, output=tmp_path / "other", until="collect")
 
 

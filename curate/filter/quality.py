@@ -8,7 +8,7 @@ filter (Li et al. 2024, arXiv:2406.11794; `baselines_configs/fasttext_filter.yam
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
@@ -20,6 +20,8 @@ from curate.stage import Rule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from curate.filter.classifier import Floats
 
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -68,6 +70,18 @@ class Quality(Filter):
         """Return the digest of model and card."""
         return digest_of(self.model)
 
+    def file_problem(self) -> str:
+        """Return what is wrong between the model's card and the settings."""
+        try:
+            self.reading()
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def prepare(self) -> None:
+        """Load the model and compile what reads it."""
+        self._scores([])
+
     def reading(self) -> Reading:
         """Return how the model is read: as its card says, or as the settings do.
 
@@ -95,14 +109,16 @@ class Quality(Filter):
         """Return the score: the label's probability, or the expected number; 0 for a text without a word."""
         import pyarrow as pa
 
+        return pa.record_batch({self.column: pa.array(self._scores(batch["text"].to_pylist()), pa.float64())})
+
+    def _scores(self, texts: Sequence[str | None]) -> Floats:
         reading = self.reading()
         classifier = load_classifier(self.model, reading.text, self.model_digest())
         if missing := [label for label in reading.score if label not in classifier.labels]:
             problem = f"it has no label {missing[0]!r}; it has {', '.join(classifier.labels[:20])}."
             raise InputError(str(model_files(self.model)[0]), problem, "Correct `label` of the quality block.")
-        lines = classifier.lines(batch["text"].to_pylist())
-        scores = scores_of(classifier.probabilities(lines), classifier.labels, reading.score)
-        return pa.record_batch({self.column: pa.array(scores, pa.float64())})
+        lines = classifier.lines(texts)
+        return scores_of(classifier.probabilities(lines), classifier.labels, reading.score)
 
     def rules(self, block: str) -> tuple[Rule, ...]:
         """Return `min_score` or `keep_top`, if one of them is set."""

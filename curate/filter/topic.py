@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from curate.errors import InputError
 from curate.filter.bounds import AtLeastShare, Filter, is_off
@@ -48,6 +48,13 @@ class Topic(Filter):
     min_score: AtLeastShare = None
     by: str = "topic"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_itself(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "by" not in values and isinstance(values.get("column"), str):
+            return {**values, "by": values["column"]}
+        return values
+
     @property
     def adds(self) -> Mapping[str, str]:  # type: ignore[override]
         """The columns of label and probability."""
@@ -57,16 +64,31 @@ class Topic(Filter):
         """Return the digest of model and card."""
         return digest_of(self.model)
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return label and probability; ("unknown", 0) for a text without a word."""
-        import pyarrow as pa
+    def file_problem(self) -> str:
+        """Return what is wrong between the model's card and the settings."""
+        try:
+            self.reading()
+        except InputError as error:
+            return str(error)
+        return ""
 
+    def reading(self) -> Reading:
+        """Return how the model is read: as its card says, or as the settings do.
+
+        Raises:
+            InputError: If both say so.
+        """
         known = reading_of(self.model)
         if known is not None and self.text is not None:
             problem = "its card says how it is read, and so does the recipe."
             raise InputError(str(model_files(self.model)[0]), problem, "Leave `text` out of the block.")
-        reading = known or Reading(self.text or "line", {})
-        classifier = load_classifier(self.model, reading.text, self.model_digest())
+        return known or Reading(self.text or "line", {})
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return label and probability; ("unknown", 0) for a text without a word."""
+        import pyarrow as pa
+
+        classifier = load_classifier(self.model, self.reading().text, self.model_digest())
         lines = classifier.lines(batch["text"].to_pylist())
         found = classifier.probabilities(lines)
         best = found.argmax(axis=1) if len(lines) else []
