@@ -484,3 +484,19 @@ def test_label_list_is_the_models():
 
     labels = fasttext.load_model(language._model_path(None)).get_labels()
     assert {label.removeprefix("__label__") for label in labels} == LID_176
+
+
+def test_a_row_is_the_same_beside_any_other(apply):
+    texts = (
+        "",
+        ENGLISH,
+        "towns",
+        f"{RUSSIAN}\n{PORTUGUESE}\n{ENGLISH}",
+        CHINESE,
+        "Ó ní kí gbogbo ọmọ náà wá sí ilé.",
+        "ⵜⴰⵎⴰⵣⵉⵖⵜ",
+    )
+    step = Language(paragraphs=True)
+    together = apply(step, *texts)
+    assert [apply(step, text)[0] for text in texts] == together
+    assert apply(step) == []
