@@ -1,6 +1,6 @@
 """The heuristic filters beside datatrove's: CPU time from text to decisions on one core, and whether the decisions agree.
 
-    python benchmarks/bench_filters.py --peer PYTHON [--rounds 5] [--documents 1800] > benchmarks/results/filters.md
+    python benchmarks/bench_filters.py --peer PYTHON [--rounds 5] [--documents 1600] > benchmarks/results/filters.md
 
 PYTHON is that of an environment with datatrove 0.10.1 and spaCy. Documents: English ones of `$CURATE_DATA`, namely the
 main text of the pages in 03_raw_html and 01_warc, the gold texts of 02_gold, and the beginnings of the English books;
@@ -374,7 +374,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed and decisions of the heuristic filters")
     parser.add_argument("--peer", metavar="PYTHON", help="Python of an environment with datatrove and spaCy")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--documents", type=int, default=1800)
+    parser.add_argument("--documents", type=int, default=1600)
     for mode in ("--one-peer", "--one-english", "--one-fast", "--out"):
         parser.add_argument(mode, help=argparse.SUPPRESS)
     options = parser.parse_args()
