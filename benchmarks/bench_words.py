@@ -2,10 +2,10 @@
 
     python benchmarks/bench_words.py [--peer PYTHON] [--rounds 5] [--megabytes 6] > benchmarks/results/words.md
 
-PYTHON is that of an environment with spaCy 3.8. Texts of `$CURATE_DATA`: gold texts of pages (02_gold), books (04_books),
-source code (05_code) and the declarations of 500 languages (09_langid), of each the first megabytes. `tokens` is compared
-with the expression of `curate.words.split_words`, `english_tokens` with spaCy's English tokenizer, `word_hashes` with
-`folded_words` and `hash_word`. The run fails if one token differs. Writes Markdown.
+PYTHON is that of an environment with spaCy 3.8. Texts of `$CURATE_DATA`: gold texts of pages (02_gold), books
+(04_books), source code (05_code) and the declarations of 500 languages (09_langid), of each the first megabytes.
+`tokens` is compared with the expression of `curate.words.split_words`, `english_tokens` with spaCy's English tokenizer,
+`word_hashes` with `folded_words` and `hash_word`. The run fails if one token differs. Writes Markdown.
 
 No splitter remembers anything between batches, so nothing has to warm up; that the first half of a corpus, the second
 half, and all of it again go equally fast is shown all the same.
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,7 +86,7 @@ def batches(texts: Sequence[str]) -> list[pa.RecordBatch]:
 
 
 def splitter_rate(texts: Sequence[str], column: str) -> float:
-    """Return the megabytes of text a CPU second that `with_words` makes a column from; compile with `prepare_words` before."""
+    """Return of how many megabytes of text a CPU second `with_words` makes a column; `prepare_words` comes before."""
     given = batches(texts)
     start = time.process_time()
     for batch in given:
@@ -129,9 +131,15 @@ def left_over(texts: Sequence[str]) -> float:
     return sum(len(run.encode()) > 128 or not several.isdisjoint(run) for run in runs) / max(1, len(runs))
 
 
-def main() -> None:
-    import tempfile
+def processor() -> str:
+    """Return the name of the processor, where Linux tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
+
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", help="Python of an environment with spaCy")
     parser.add_argument("--rounds", type=int, default=5)
@@ -142,12 +150,14 @@ def main() -> None:
     prepared = time.process_time() - start
     peer = "not asked"
     table = [
-        "| text | MB | column | first half, MB/s | second half, MB/s | all again, MB/s | reference, MB/s | times | tokens that differ |",
+        "| text | MB | column | first half, MB/s | second half | all again | reference | times | tokens that differ |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     shares = []
+    digest = hashlib.sha256()
     for name, texts in corpora(args.megabytes):
         size = sum(len(text.encode()) for text in texts) / 1e6
+        digest.update("\0".join(texts).encode())
         half = len(texts) // 2
         shares.append(f"{name} {100 * left_over(texts):.2f} %")
         for column in COLUMNS:
@@ -177,11 +187,11 @@ def main() -> None:
             )
     print("# Splitters into words\n")
     print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, numba {numba.__version__}, spaCy {peer}."
+        f"Input sha256 {digest.hexdigest()[:16]}; Python {platform.python_version()}, numba {numba.__version__},"
+        f" spaCy {peer};"
+        f" one core, {processor()}, load at the end {os.getloadavg()[0]:.1f}."
     )
-    print(
-        f"One core, median of {args.rounds} rounds. Loading tables and compiled code took {prepared:.1f} CPU seconds.\n"
-    )
+    print(f"Median of {args.rounds} rounds. Loading tables and compiled code took {prepared:.1f} CPU seconds.\n")
     print("\n".join(table))
     print(
         "\nRuns that the kernel of `word_hashes` leaves to Python, at most: "

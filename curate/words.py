@@ -7,7 +7,8 @@ Two notions of a word, because two literatures use the term:
 - `folded_words`: units of shingles and n-grams. Runs without white space, case-folded, outer punctuation stripped, so
   that case, line wraps, quotes and soft hyphens make no difference.
 
-In scripts that write no spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar, Tibetan), each character with its marks is a word.
+In scripts that write no spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar, Tibetan), each character with its
+marks is a word. What datatrove's filters count are the tokens of spaCy, column `english_tokens`.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def with_words(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatc
 
 
 def prepare_words(columns: Collection[str]) -> None:
-    """Compile and load what `with_words` needs for these columns: in a worker before its rows, whose time is limited."""
+    """Compile and load what `with_words` needs for these columns: the limit on a row's time is not for that."""
     import pyarrow as pa
 
     with_words(pa.record_batch({"text": pa.array(["a"], pa.large_string())}), columns)

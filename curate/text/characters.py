@@ -98,7 +98,7 @@ def kind_table() -> Bytes:
 
 @lru_cache(maxsize=1)
 def fast_table() -> Bytes:
-    """Return the class of each code point for the splitter `fast`, above the bits of `kind_table`, shape (0x110000,)."""
+    """Return the class of each code point for the splitter `fast`, above the bits of `kind_table`; shape the same."""
     marks = members(rf"[\p{{M}}{JOINERS}]")
     unspaced = members(f"[{SCRIPTS}]")
     classes = np.full(NUM_CODE_POINTS, SIGN, np.uint8)

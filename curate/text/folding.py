@@ -127,7 +127,7 @@ def _hash_rows(data: Bytes, starts: Int64s, ends: Int64s, folding: Uint32s, secr
 def _hash_run(
     data: Bytes, i: int, stop: int, folding: Uint32s, secret: Uint64s, word: Bytes, hashes: Uint64s, count: int
 ) -> tuple[int, int]:
-    """Write the hashes of the words of the run at `i`; return where it ends, and how many there are then; -1 if left over."""
+    """Write the hashes of the words of the run at `i`; return its end, and how many there are then, -1 if left over."""
     size = kept = 0  # bytes of the word, and up to its last letter, mark or digit
     is_unspaced = is_left = False  # whether the word began with a character of a script without spaces; is left over
     while i < stop:

@@ -1,4 +1,4 @@
-"""The distinct chunks between white space of the real texts that `record_english.py` asked spaCy about, and their digest.
+"""The distinct chunks between white space of the real texts that `record_english.py` asked spaCy about; digests.
 
 Imports nothing of curate: it runs beside spaCy, and beside our own splitter.
 """

@@ -47,7 +47,7 @@ def write_data() -> None:
     tokenizer = spacy.blank("en").tokenizer
     before_stop = f"[0-9{classes.ALPHA_LOWER}%²\\-\\+{classes.PUNCT}(?:{classes.CONCAT_QUOTES})]"
     data = {
-        "source": f"spaCy {spacy.__version__}, spacy.lang.en and spacy.lang.char_classes; written by tests/text/record_english.py",
+        "source": f"spaCy {spacy.__version__}: spacy.lang.en, spacy.lang.char_classes; by tests/text/record_english.py",
         "licence": "MIT; Copyright (C) 2016-2024 ExplosionAI GmbH, 2016 spaCy GmbH, 2015 Matthew Honnibal",
         "exceptions": {
             chunk: [part[ORTH] for part in parts]

@@ -117,6 +117,23 @@ def test_lengths_of_labels():
     assert compiled(hosts) == list(map(english_words, hosts))
 
 
+@given(
+    st.lists(
+        st.sampled_from([b"\xe2", b"\x80", b"\xa6", b"\xf0", b"\xff", b".", b"a", b"'s", b" ", b"):", b"1"]),
+        max_size=30,
+    )
+)
+def test_bytes_that_are_no_text_stay_inside_the_row(pieces):
+    data = np.frombuffer(b"".join(pieces) + b"....", np.uint8)
+    end = len(data) - 4
+    tokens, offsets = english_tokens(data, np.array([0]), np.array([end]))
+    assert offsets.tolist() == [0, len(tokens.key)]
+    ends = tokens.start + tokens.size
+    assert (tokens.size > 0).all()
+    assert (ends[:-1] <= tokens.start[1:]).all()
+    assert not len(ends) or ends[-1] <= end
+
+
 def joined(chunk: str) -> list[str]:
     tokens = split_chunk(chunk)
     return list(put_together(tokens, [*[False] * (len(tokens) - 1), True]))

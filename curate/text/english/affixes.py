@@ -329,7 +329,7 @@ def _is_port_and_path(data: Bytes, i: int, end: int, classes: Uint32s) -> bool:
 
 @compiled
 def _is_ip(data: Bytes, first: int, end: int, classes: Uint32s) -> bool:
-    """Return whether data[first:end] begins with an IPv4 address that the rules accept, with or without port and path."""
+    """Return whether data[first:end] is an IPv4 address that the rules accept, with or without port and path."""
     i = first
     octets = np.zeros((4, 3), np.int64)  # digits, -1 behind the last
     octets[:] = -1

@@ -1,16 +1,16 @@
 """English tokens as spaCy 3.8 gives them (`spacy.blank("en")`), without spaCy: the reference, on str.
 
-A text is cut at white space into chunks. From a chunk, prefixes and suffixes are taken off, one of each at a time, until
-nothing is left to take or the rest is a known exception ("don't", "U.S.", ":-)"). What remains is one token if it is an
-exception or an address (a URL or e-mail), and is cut at infixes otherwise. At last exceptions that were taken apart
-are put together again wherever their parts stand side by side: "f(x):" ends in the emoticon "):".
+A text is cut at white space into chunks. From a chunk, prefixes and suffixes are taken off, one of each at a time,
+until nothing is left to take or the rest is a known exception ("don't", "U.S.", ":-)"). What remains is one token if it
+is an exception or an address (a URL or e-mail), and is cut at infixes otherwise. At last exceptions that were taken
+apart are put together again wherever their parts stand side by side: "f(x):" ends in the emoticon "):".
 
 The last step looks at a whole text: parts on both sides of a single space also count as side by side. They are never
 put together, but the longest run of parts is looked at first, and hides the shorter ones that overlap it: in "a:) )"
 the colon and the brackets stay apart, because ":))" is an exception.
 
-datatrove 0.10 splits by this, and takes tokens of white space out. It also splits a text that holds "IS_ALPHA" anew without
-that word where spaCy fails over it; whether it does depends on what spaCy has seen before, so here it never does.
+datatrove 0.10 splits by this, and takes tokens of white space out. It also splits a text that holds "IS_ALPHA" anew
+without that word where spaCy fails over it; whether it does depends on what spaCy has seen before, so here it never does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Rules:
         suffix: Finds what is taken off at the end.
         infix: Finds what cuts the rest.
         address: Matches a chunk that is a URL or an e-mail address.
-        parts: The tokens that an exception would be if it were none, to the exception; of those that affixes take apart.
+        parts: The tokens that an exception would be if it were none, to the exception; of those that affixes or
+            infixes take apart.
         longest_parts: Tokens in the longest of these.
         data: The file itself.
     """
@@ -87,8 +88,8 @@ def _as_class(bounds: Sequence[int]) -> str:
 def _address(lower: str) -> re.Pattern[str]:
     """Return the expression of an address: scheme, user, an IPv4 address or a host, port and path.
 
-    An IPv4 address is none if it is private, or its first number is above 223, or its last is 0 or 255. As a part of a host counts
-    whatever letters or signs beyond U+00A0 stand between stops; the last part is in lower case.
+    An IPv4 address is none if it is private, or its first number is above 223, or its last is 0 or 255. Between the
+    stops of a host stand letters, digits and whatever lies beyond U+00A0; its last part is in lower case.
     """
     letter = r"A-Za-z0-9\u00a1-\uffff"
     private = (
@@ -171,7 +172,7 @@ def english_words(text: str) -> list[str]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    """Yield chunks with single spaces between them: elsewhere white space is a token of its own, and parts what is beside it."""
+    """Yield chunks with single spaces between them; other white space is a token of its own, between those beside it."""
     start = 0
     for match in _SPACE.finditer(text):
         if match[0] != " ":

@@ -113,7 +113,7 @@ def _split_rows(
 
 @compiled
 def _may_be_parts(token: int, pairs_at: int, known: Int32s, out: TokenBuffers) -> bool:
-    """Return False if no exception, of those in a section of pairs, is taken apart into this token, the next and more."""
+    """Return False if no exception, of those in a section of pairs, is taken apart into this token and the next ones."""
     pair = np.int64((out.key[token] * _PRIME ^ out.key[token + 1]) * _PRIME >> _TO_PAIR)
     return bool(known[pairs_at + (pair >> 5)] >> (pair & 31) & 1 != 0)
 
@@ -141,7 +141,7 @@ def _split_chunk(
     out: TokenBuffers,
     count: int,
 ) -> tuple[int, int]:
-    """Write the tokens of the chunk at `first`; return where it ends and how many tokens there are then, -1: no room."""
+    """Write the tokens of the chunk at `first`; return its end and how many tokens there are then, -1: no room."""
     i, chars, key = first, 0, np.uint64(0)
     some, every = 0, -1
     while i < stop:
@@ -299,7 +299,7 @@ def _put_together(
     room: Room,
     out: TokenBuffers,
 ) -> int:
-    """Put together what was taken apart among the tokens from `run` on; return how many tokens there are then, -1: no room.
+    """Put together what was taken apart among the tokens from `run` on; return how many there are then, -1: no room.
 
     The longest first, among equals the first; what overlaps one that was looked at before is left as it is.
     """
