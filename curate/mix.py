@@ -135,8 +135,8 @@ class Mixture(Settings):
             of labels is a stream of its own, named `<source>/<group>`.
         tokens: The budget, such as 1M. `up_to` takes all that the caps allow, `{up_to: 1M}` at most that and less where
             the caps allow no more; a plain number that the caps do not allow stops the run.
-        max_epochs: How often a source may be shown, for all sources or by source (or `<source>/<group>`); a source without a cap repeats as
-            often as its share needs, with a warning.
+        max_epochs: How often a source may be shown, for all sources or by source (`<source>/<group>` for a group, `*` for all
+            others); a source without a cap repeats as often as its share needs, with a warning.
         window: Tokens per window; default the context of the training preset, else 2048.
     """
 
@@ -168,7 +168,10 @@ class Mixture(Settings):
         """Return the epochs that a source, or a group of one, may be shown, or None for any number."""
         if not isinstance(self.max_epochs, dict):
             return self.max_epochs
-        return self.max_epochs.get(source, self.max_epochs.get(source.partition("/")[0]))
+        for name in (source, source.partition("/")[0], "*"):
+            if name in self.max_epochs:
+                return self.max_epochs[name]
+        return None
 
     def streams(self) -> dict[str, float]:
         """Return the weight of each stream: of a source, or of `<source>/<group>`."""

@@ -96,6 +96,8 @@ def test_streams_weights_and_caps():
     assert mixture.streams() == {"web/high": 2.0, "web/low": 1.0, "web/rest": 0.0, "books": 3.0}
     assert mixture.by_source() == {"web": 3.0, "books": 3.0}
     assert [mixture.cap(name) for name in ("web/high", "web/low", "books")] == [5.0, 2.0, None]
+    others = Mixture(weights={"web": groups, "books": 3}, tokens=1000, max_epochs={"web": 2.0, "*": 7.0})
+    assert [others.cap(name) for name in ("web/high", "books")] == [2.0, 7.0]
     with pytest.raises(ValidationError, match="all weights are 0"):
         Mixture(weights={"web": {"by": "x", "groups": {"high": {"weight": 0}}}}, tokens=1000)
 
