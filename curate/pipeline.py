@@ -95,8 +95,8 @@ def guarded(
         try:
             with context.guard.watch(call.block, call.key, [ids[row] for row in rows]):
                 result = call.function(chosen)
-        except (CurateError, MemoryError):
-            raise  # no fault of a row: a model that is missing, say
+        except (CurateError, MemoryError, ImportError):
+            raise  # no fault of a row: a model or a package that is missing, say
         except (Exception, SystemExit):
             parts = []  # found out row by row below
         else:
@@ -106,7 +106,7 @@ def guarded(
             try:
                 with context.guard.watch(call.block, call.key, [ids[row]]):
                     result = call.function(batch.slice(row, 1))
-            except (CurateError, MemoryError):
+            except (CurateError, MemoryError, ImportError):
                 raise
             except (Exception, SystemExit) as error:
                 failures[row] = Failure("error", f"{type(error).__name__}: {error}")

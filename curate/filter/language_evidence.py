@@ -27,6 +27,7 @@ import regex
 
 from curate.compiled import compiled
 from curate.filter.language_labels import LID_176, language_of
+from curate.text.characters import decode
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -145,21 +146,6 @@ def learn(path: Path) -> dict[str, Any]:
 
 
 @compiled
-def _character(data: Bytes, place: int) -> tuple[int, int]:
-    """Return the code point that begins at a byte, and its length; what is no UTF-8 counts as U+FFFD."""
-    lead = int(data[place])
-    if lead < 0x80:
-        return lead, 1
-    size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-    if lead < 0xC0 or place + size > len(data):
-        return 0xFFFD, 1
-    code = lead & (0x7F >> size)
-    for index in range(1, size):
-        code = code << 6 | int(data[place + index] & 0x3F)
-    return min(code, 0x10FFFF), size
-
-
-@compiled
 def _buckets(data: Bytes, start: int, end: int, letters: Uint32s, most: int, out: Int64s) -> int:
     """Write the buckets of the n-grams of the first `most` characters of words; return how many there are."""
     word = np.empty(LONGEST, np.uint32)  # the last characters
@@ -168,7 +154,7 @@ def _buckets(data: Bytes, start: int, end: int, letters: Uint32s, most: int, out
     length = 0  # characters of the word so far, its start included
     place = start
     while True:
-        code, size = _character(data, place) if place < end else (0, 1)
+        code, size = decode(data, place, end) if place < end else (0, 1)
         letter = letters[code]
         place += size
         if not letter and not length:

@@ -13,6 +13,7 @@ import regex
 from curate.compiled import compiled
 from curate.filter.language_evidence import CLOSE, MOST_CHARACTERS, Evidence, load_evidence, weigh
 from curate.filter.language_labels import SCRIPTS, languages_of, scripts_of
+from curate.text.characters import decode
 from curate.text.fasttext_model import FastTextModel, load_model, predict_spans, score_spans, text_spans
 
 if TYPE_CHECKING:
@@ -296,21 +297,6 @@ def _codes(text: str) -> npt.NDArray[np.uint32]:
 
 
 @compiled
-def _code_point(data: Bytes, place: int) -> tuple[int, int]:
-    """Return the code point that begins at a byte, and its length; what is no UTF-8 counts as U+FFFD."""
-    lead = int(data[place])
-    if lead < 0x80:
-        return lead, 1
-    size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-    if lead < 0xC0 or place + size > len(data):
-        return 0xFFFD, 1
-    code = lead & (0x7F >> size)
-    for index in range(1, size):
-        code = code << 6 | int(data[place + index] & 0x3F)
-    return min(code, 0x10FFFF), size
-
-
-@compiled
 def _count_scripts(data: Bytes, starts: Int64s, ends: Int64s, scripts: Bytes, counts: Int64s) -> None:
     for span in range(len(starts)):
         place = starts[span]
@@ -320,7 +306,7 @@ def _count_scripts(data: Bytes, starts: Int64s, ends: Int64s, scripts: Bytes, co
                 latin += scripts[data[place]] != 0
                 place += 1
                 continue
-            code, size = _code_point(data, place)
+            code, size = decode(data, place, ends[span])
             counts[span, scripts[code]] += 1
             place += size
         counts[span, _LATIN] += latin
@@ -335,7 +321,7 @@ def _cut_paragraphs(
         begin = place = starts[text]
         before, letters = count, 0
         while place < ends[text]:
-            code, size = _code_point(data, place)
+            code, size = decode(data, place, ends[text])
             place += size
             letters += scripts[code] != 0
             if code == 0x0A and letters >= PARAGRAPH_LETTERS:

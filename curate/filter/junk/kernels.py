@@ -27,6 +27,7 @@ from curate.filter.junk.tables import (
     UNSPACED,
     WORD,
 )
+from curate.text.characters import decode
 
 # Columns of the counts of a document.
 COUNTS = (
@@ -110,20 +111,6 @@ def _add(keys: Any, counts: Any, mask: Any, key: Any) -> Any:
 
 
 @compiled
-def _decode(data: Any, place: Any) -> Any:
-    """Return the code point at a byte of well-formed UTF-8, and its number of bytes."""
-    first = np.int64(data[place])
-    if first < 0x80:
-        return first, 1
-    if first < 0xE0:
-        return ((first & 31) << 6) | (np.int64(data[place + 1]) & 63), 2
-    if first < 0xF0:
-        return ((first & 15) << 12) | ((np.int64(data[place + 1]) & 63) << 6) | (np.int64(data[place + 2]) & 63), 3
-    high = ((first & 7) << 18) | ((np.int64(data[place + 1]) & 63) << 12)
-    return high | ((np.int64(data[place + 2]) & 63) << 6) | (np.int64(data[place + 3]) & 63), 4
-
-
-@compiled
 def _line(
     words: Any,
     unspaced: Any,
@@ -193,10 +180,10 @@ def _scan(
     place = begin
     while place <= end:
         if place < end:
-            code, size = _decode(data, place)
+            code, size = decode(data, place, end)
             kind = kinds[code] if code < PLANE else (UNSPACED if 0x20000 <= code < 0x40000 else OTHER)
         else:
-            code, size, kind = np.int64(10), 1, np.uint8(LINE_END)
+            code, size, kind = 10, 1, np.uint8(LINE_END)
         if in_word and kind != WORD:  # a word ends
             value = lookup(word_keys, word_values, key)
             flag = (_STOP if value & STOP else 0) | (_DIGIT if digit else 0) | (_LONG if letters >= 3 else 0)
