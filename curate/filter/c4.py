@@ -1,10 +1,12 @@
 """C4 line edits and page rules (Raffel et al. 2020, arXiv:1910.10683, section 2.2).
 
-Three sets of numbers go by this name. `paper` is the wording of the paper: at least 5 sentences, at least 3 words a line, `'`
-also ends a line. `tfds` has the numbers of the code that made C4 (`text/c4_utils.py` of TensorFlow Datasets): at least 3
-sentences, at least 5 words a line. Default: `paper`. In both, sentences are counted by `curate.text.words`, the terminal
-marks of other scripts and the closing typographic quotes count as the ASCII ones do, and a line of a script without spaces
-has as many words as characters.
+Three sets of numbers go by this name. `paper` is the wording of the paper: at least 5 sentences, at least 3 words a line, `'` also
+ends a line. The terminal marks of other scripts and the closing typographic quotes count as the ASCII ones do, and a line of
+a script without spaces has as many words as characters. Default: `paper`.
+
+`tfds` cuts the lines that the code which made C4 cuts (`text/c4_utils.py` of TensorFlow Datasets): at least 3 sentences, at
+least 5 words a line, ASCII marks. Its sentences are those of NLTK's Punkt model, which is not ours to ship: `curate.text.words`
+counts them in both variants, and decides one of 605 real documents otherwise.
 
 `datatrove` decides as datatrove 0.10.1 does (`c4_filters.py`, behind FineWeb), with the paper's numbers: ASCII marks,
 sentences of spaCy's sentencizer, and the page judged by what comes first, the phrase or the bracket.
@@ -33,7 +35,7 @@ _MARKS = (".", "?", "!", '"', "。", "？", "！", "．", "｡", "؟", "۔", "�
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"min_sentences": 5.0, "min_words_per_line": 3, "terminal_marks": (*_MARKS, "'", "’")},
-    "tfds": {"min_sentences": 3.0, "min_words_per_line": 5, "terminal_marks": _MARKS},
+    "tfds": {"min_sentences": 3.0, "min_words_per_line": 5, "terminal_marks": (".", "?", "!", '"')},
     "datatrove": {
         **ENGLISH,
         "min_sentences": 5.0,
@@ -56,8 +58,8 @@ class C4Lines(Published):
         words: Whose sentences `datatrove` counts; the others have their own.
         terminal_punctuation: Cut lines that do not end in a terminal mark, or that end in `...` (FineWeb: off).
         terminal_marks: The marks that end a line.
-        min_words_per_line: Cut lines with fewer runs without white space; in scripts without spaces a line counts as
-            its characters.
+        min_words_per_line: Cut lines with fewer runs without white space; in `paper` a line of a script without spaces
+            counts as its characters.
         max_word_length: Cut lines with a longer run without white space (characters).
         citations: Cut `[1]`, `[edit]`, `[citation needed]` out of lines.
         javascript: Cut lines with the word.
@@ -67,7 +69,7 @@ class C4Lines(Published):
         empty: Remove pages of which no line is left (datatrove: off, such a page has too few sentences).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("regex",)
     rewrites: ClassVar[bool] = True
     adds: ClassVar[Mapping[str, str]] = {
@@ -154,7 +156,7 @@ class C4Lines(Published):
             policy=self.policy,
             min_words=self.min_words_per_line or 0,
             max_word_length=self.max_word_length or 0,
-            folded=not is_datatrove,
+            folded=self.variant == "paper",
             first_only=is_datatrove,
             lorem_ipsum=self.lorem_ipsum,
             curly_bracket=self.curly_bracket,

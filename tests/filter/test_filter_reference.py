@@ -10,7 +10,6 @@ from pathlib import Path
 import plain_filters
 import pyarrow as pa
 import pytest
-import regex
 from reference.documents import DATA, digest, recorded, replayed
 
 from curate.filter.c4 import C4Lines
@@ -152,25 +151,17 @@ def test_datatrove_c4_on_real_documents(texts, fired, block, part):
 
 @pytest.mark.parametrize("part", ["documents", "apart", "texts"])
 def test_the_code_that_made_c4_on_real_documents(texts, fired, part):
-    """With its four marks, our `tfds` cuts the lines that it cut, but for scripts without spaces, whose words we count otherwise.
-
-    Its sentences are Punkt's, ours those of `curate.text.words`: they decide one of 605 documents otherwise.
-    """
+    """Its sentences are Punkt's, ours those of `curate.text.words`: they decide one of 605 documents otherwise."""
     recording = recorded("tfds")["blocks"]["c4"][part]
-    step = C4Lines(variant="tfds", terminal_marks=(".", "?", "!", '"'))
-    spaced = regex.compile(r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]*")
-    compared, otherwise = 0, 0
-    for text, row, (_, lines, kept), reason in zip(
-        texts(part), measured(step, texts(part)), recording["values"], recording["fired"], strict=True
+    step = C4Lines(variant="tfds")
+    otherwise = 0
+    for row, (_, lines, kept), reason in zip(
+        measured(step, texts(part)), recording["values"], recording["fired"], strict=True
     ):
-        if not spaced.fullmatch(text):
-            continue
-        compared += 1
         names = [name.removeprefix("block.") for name in fired(step, row)]
         if kept is not None:
             assert (row["num_lines_kept"], digest(row["text"])[:16]) == (lines, kept)
         if reason in ("loremipsum", "squigglybracket"):
             assert names[0] == {"loremipsum": "lorem_ipsum", "squigglybracket": "curly_bracket"}[reason]
         otherwise += bool(names) != bool(reason)
-    assert compared >= {"documents": 500, "apart": 40, "texts": 50}[part]
     assert otherwise <= (1 if part == "documents" else 0)
