@@ -1,5 +1,6 @@
 """Machine code that is kept is thrown away when a file that it was made from changes, also one that it only imports."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -50,3 +51,41 @@ def _one() -> int:
 def test_this_numba_keeps_machine_code():
     kernel = compiled(_one)
     assert kernel._cache._cache_file._source_stamp == source_stamp(Path(__file__))
+
+
+def load_module(path: Path):
+    spec = importlib.util.spec_from_file_location("made", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_table_is_kept_and_made_anew_when_its_file_changes_or_it_is_damaged(tmp_path):
+    path = tmp_path / "made.py"
+    text = "import numpy as np\nfrom curate.compiled import kept_table\nCALLS = []\n\n\n@kept_table\ndef table():\n"
+    text += "    CALLS.append(1)\n    return np.arange({size})\n"
+
+    def made(size: int) -> tuple[list[int], int]:
+        path.write_text(text.format(size=size))
+        source_stamp.cache_clear()
+        module = load_module(path)
+        assert module.table() is module.table()
+        assert not module.table().flags.writeable
+        return module.table().tolist(), len(module.CALLS)
+
+    assert made(3) == ([0, 1, 2], 1)
+    assert made(3) == ([0, 1, 2], 0)  # kept
+    assert made(4) == ([0, 1, 2, 3], 1)
+    (kept,) = (tmp_path / "__pycache__").glob("*.npy")  # the old one is gone
+    kept.write_bytes(kept.read_bytes()[:90])
+    assert made(4) == ([0, 1, 2, 3], 1)
+    assert made(4) == ([0, 1, 2, 3], 0)
+
+
+def test_a_table_is_made_where_nothing_can_be_kept(tmp_path):
+    (tmp_path / "__pycache__").write_text("a file in the place of the folder")
+    path = tmp_path / "made.py"
+    path.write_text(
+        "import numpy as np\nfrom curate.compiled import kept_table\n\n\n@kept_table\ndef table():\n    return np.ones(2)\n"
+    )
+    assert load_module(path).table().tolist() == [1, 1]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from curate.compiled import compiled
+from curate.compiled import compiled, kept_table
 from curate.filter.published import frozen
 from curate.text.characters import ASSIGNED, JOINERS, NUM_CODE_POINTS, SCRIPTS, decode, members
 from curate.text.kinds import KIND_PUNCTUATION, KIND_SENTENCE_END
@@ -95,7 +95,7 @@ def marks_of(signs: tuple[str, ...]) -> Marks:
     return Marks(np.array(list(b"".join(parts)), np.uint8), ends, lasts)
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def decimal_digits() -> npt.NDArray[np.bool_]:
     """Return which code points `re` takes for digits, shape (0x110000,)."""
     table = np.zeros(NUM_CODE_POINTS, np.bool_)
@@ -104,7 +104,7 @@ def decimal_digits() -> npt.NDArray[np.bool_]:
     return table
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def word_classes() -> Bytes:
     """Return what a code point is to `curate.words.folded_words`, in bits, shape (0x110000,)."""
     table = np.zeros(NUM_CODE_POINTS, np.uint8)

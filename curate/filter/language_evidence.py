@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from curate.compiled import compiled
+from curate.compiled import compiled, kept_table
 from curate.filter.language_labels import LID_176, language_of
 from curate.text.characters import decode
 
@@ -77,7 +77,7 @@ def load_evidence() -> Evidence:
     return Evidence(languages, np.pad(table, ((0, 0), (0, -table.shape[1] % 32))), lower_letters())
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def lower_letters() -> Uint32s:
     """Return `Evidence.letters`: letters and marks are words, all else stands between them."""
     everything = "".join(chr(code) for code in range(_NUM_CODE_POINTS) if not 0xD800 <= code < 0xE000)

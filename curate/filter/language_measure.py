@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from curate.compiled import compiled
+from curate.compiled import compiled, kept_table
 from curate.filter.language_evidence import CLOSE, MOST_CHARACTERS, Evidence, load_evidence, weigh
 from curate.filter.language_labels import SCRIPTS, languages_of, scripts_of
 from curate.text.characters import decode
@@ -280,7 +280,7 @@ def _letter_weights() -> Int64s:
     return np.array([1, *(UNSPACED_LETTERS if code in UNSPACED else 1 for code in SCRIPTS), 1])
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def _letter_scripts() -> Bytes:
     """Return the script of each code point that is a letter, from 1, and 0 of all others, shape (0x110000,)."""
     everything = "".join(chr(code) for code in range(_NUM_CODE_POINTS) if not 0xD800 <= code < 0xE000)

@@ -8,14 +8,13 @@ they do to the filters that this is compared with (`str.isalpha`, `unicodedata.c
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
-from curate.compiled import compiled
+from curate.compiled import compiled, kept_table
 from curate.text.kinds import KIND_LETTER, KIND_PUNCTUATION, KIND_SENTENCE_END, KIND_SYMBOLS, KIND_WORD
 
 Bytes = npt.NDArray[np.uint8]
@@ -75,7 +74,7 @@ def members(expression: str) -> npt.NDArray[np.bool_]:
     return flags
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def kind_table() -> Bytes:
     """Return the bits that a code point gives to a token's kind, shape (0x110000,).
 
@@ -96,7 +95,7 @@ def kind_table() -> Bytes:
     return table
 
 
-@lru_cache(maxsize=1)
+@kept_table
 def fast_table() -> Bytes:
     """Return the class of each code point for the splitter `fast`, above the bits of `kind_table`; shape the same."""
     marks = members(rf"[\p{{M}}{JOINERS}]")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from curate.compiled import compiled
+from curate.compiled import compiled, kept_table
 from curate.text.characters import ASSIGNED, NUM_CODE_POINTS, decode, members
 from curate.text.lines import Bytes, Uint64s, drop_space, mixed, place_of, skip_space, table_size
 from curate.text.words import _BEFORE_NAMES, _BEFORE_NUMBERS, _FULL_WIDTH, _LONGEST_ABBREVIATION
@@ -37,9 +37,9 @@ class SentenceTables(NamedTuple):
     numbers: Uint64s
 
 
-@lru_cache(maxsize=1)
-def sentence_tables() -> SentenceTables:
-    """Return the tables of `count_sentences`, made from the expressions and lists of `curate.text.words`."""
+@kept_table
+def _classes() -> npt.NDArray[np.uint16]:
+    """Return what each code point is to `count_sentences`, in bits, shape (0x110000,)."""
     classes = np.zeros(NUM_CODE_POINTS, np.uint16)
     for expression, bit in (
         (r"[\p{Sentence_Terminal}…]", MARK),
@@ -51,16 +51,22 @@ def sentence_tables() -> SentenceTables:
         classes[members(expression)] |= np.uint16(bit)
     for sign in _FULL_WIDTH:
         classes[ord(sign)] |= np.uint16(FULL_WIDTH)
-    letters = set("".join((*_BEFORE_NAMES, *_BEFORE_NUMBERS)))
-    folded = []
     for codes in ASSIGNED:
         for code in codes:
             sign = chr(code)
             bits = LOWER * sign.islower() | UPPER * sign.isupper() | DIGIT * sign.isdigit()
             if bits:
                 classes[code] |= np.uint16(bits)
-            if bits & UPPER and code >= 0x80 and sign.lower() in letters:
-                folded.append((code, ord(sign.lower())))
+    return classes
+
+
+@lru_cache(maxsize=1)
+def sentence_tables() -> SentenceTables:
+    """Return the tables of `count_sentences`, made from the expressions and lists of `curate.text.words`."""
+    classes = _classes()
+    letters = set("".join((*_BEFORE_NAMES, *_BEFORE_NUMBERS)))
+    capitals = np.flatnonzero(classes[0x80:] & np.uint16(UPPER)) + 0x80
+    folded = [(code, ord(chr(code).lower())) for code in capitals.tolist() if chr(code).lower() in letters]
     upper, lower = np.array(folded, np.int64).reshape(-1, 2).T.copy()
     return SentenceTables(classes, upper, lower, _hashed(_BEFORE_NAMES), _hashed(_BEFORE_NUMBERS))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+
+from curate.compiled import kept_table
 
 OTHER, WORD, UNSPACED, LINE_END, SPACE, SENTENCE_END, INSIDE, CURRENCY = range(8)  # classes of code points
 PLANE = 0x10000  # code points that the tables know; those beyond are OTHER, but for ideographs, which are UNSPACED
@@ -28,7 +29,7 @@ _UNSPACED_RANGES = (
 )
 
 
-@functools.cache
+@kept_table
 def classes() -> NDArray[np.uint8]:
     """Return the class of each code point of the first plane, shape (PLANE,)."""
     table = np.zeros(PLANE, np.uint8)
@@ -52,7 +53,7 @@ def classes() -> NDArray[np.uint8]:
     return table
 
 
-@functools.cache
+@kept_table
 def lower() -> NDArray[np.int32]:
     """Return the lower case of each code point of the first plane, shape (PLANE,); itself where that is no single one."""
     table = np.arange(PLANE, dtype=np.int32)
