@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # A local part and a domain with a dot, in Latin letters: in scripts without spaces an address stands right between words.
-# Each part is bounded (RFC 5321: 64 and 255 characters), which keeps a megabyte of letters cheap.
+# Each part is bounded (RFC 5321: 64 and 255 characters), which keeps a megabyte of letters cheap. Two dots or more, and one behind a
+# blank, are punctuation, and the address begins behind them; right before the @ some providers allowed them (docomo).
 _LETTER = r"A-Za-z0-9\u00c0-\u024f"
 _EMAIL = re.compile(
-    rf"(?<![{_LETTER}_.+%&@-])"
-    rf"[{_LETTER}_+%&-](?:[{_LETTER}_+%&'-]{{0,63}}\.){{0,10}}[{_LETTER}_+%&'-]{{0,63}}"
+    rf"(?<![{_LETTER}_+%&@-])(?<![{_LETTER}_+%&@-]\.)"
+    rf"[{_LETTER}_+%&-][{_LETTER}_+%&'-]{{0,63}}(?:\.[{_LETTER}_+%&'-]{{1,64}}){{0,10}}\.{{0,3}}"
     rf"@(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,10}}[A-Za-z\u00c0-\u024f](?:[{_LETTER}-]{{0,61}}[{_LETTER}])"
     rf"(?![{_LETTER}_@-])"
 )
@@ -90,7 +91,9 @@ class Pii(Step):
         ip_addresses: Which are masked: `public`, `all`, or `off`.
         phones: Whether telephone numbers are masked: in international form those of every country.
         phone_regions: ISO 3166-1 codes of the countries whose national form is looked for too, such as [BR, US].
-        national_ids: Which numbers of persons, and CNPJ, are masked: names of `pii_ids.NATIONAL`, `all`, or `off`.
+        national_ids: Which numbers of persons, and CNPJ, are masked: names of `pii_ids.NATIONAL`, `all`, or `off`: of Brazil (cpf,
+            cnpj), the United States (ssn), Spain (dni, nie), France (nir), Portugal (nif), the United Kingdom (nino), Italy
+            (codice_fiscale), Germany (steuer_id), the Netherlands (bsn), Poland (pesel), India (aadhaar), China (resident_identity).
         ibans: Whether bank accounts are masked (IBAN).
         payment_cards: Whether card numbers are masked.
         secrets: Whether private keys, access tokens and assigned passwords are masked; meant for code.
@@ -101,7 +104,7 @@ class Pii(Step):
         ip_replacement: Text put in the place of an IP address; by default one that FineWeb uses.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 4
     libraries: ClassVar[tuple[str, ...]] = ("phonenumbers",)
     rewrites: ClassVar[bool] = True
     adds: ClassVar[Mapping[str, str]] = {
@@ -207,8 +210,10 @@ class Pii(Step):
             text, counts["num_emails"] = self._mask_emails(text)
         if self.ip_addresses != "off" and flags & (pii_scan.HAS_IPV4 | pii_scan.HAS_IPV6):
             text, counts["num_ip_addresses"] = self._mask_addresses(text, flags)
-        if self.secrets and flags & (pii_scan.HAS_TOKEN | pii_scan.HAS_ASSIGNED):
-            found = pii_secrets.find(text, bool(flags & pii_scan.HAS_TOKEN), bool(flags & pii_scan.HAS_ASSIGNED))
+        if self.secrets and flags & (pii_scan.HAS_TOKEN | pii_scan.HAS_ASSIGNED | pii_scan.HAS_BARE):
+            found = pii_secrets.find(
+                text, bool(flags & pii_scan.HAS_TOKEN), bool(flags & (pii_scan.HAS_ASSIGNED | pii_scan.HAS_BARE))
+            )
             counts["num_secrets"] = len(found)
             for one, instead in reversed(found):
                 text = text[: one.start] + instead + text[one.end :]
@@ -270,7 +275,7 @@ class Pii(Step):
         from curate.rewrite import pii_scan
 
         data = text.encode("utf-8", "surrogatepass")
-        parts, done = [], 0
+        parts, done, named_until = [], 0, -_REACH
         for start, end in pii_scan.codes_of(np.frombuffer(data, np.uint8)).tolist():
             before = data[max(0, start - _REACH) : start].decode("utf-8", "ignore")
             code = data[start:end].decode("utf-8", "ignore")
@@ -278,7 +283,12 @@ class Pii(Step):
             place = len(before)
             found = pii_ids.find(window, place, place + len(code), self._kinds)
             if self.phones:
-                found += pii_phones.find(window, place, place + len(code), self.phone_regions, found)
+                near = start - named_until < _REACH
+                until = place - len(data[named_until:start].decode("utf-8", "ignore")) if near else -1
+                phones, until = pii_phones.find(window, place, place + len(code), self.phone_regions, found, until)
+                found += phones
+                if until >= 0:
+                    named_until = start + len(window[place:until].encode())
             for one in sorted(found, key=lambda one: one.start):
                 # What may stand before a code, + or a bracket, is ASCII.
                 inside = window[place : one.start]

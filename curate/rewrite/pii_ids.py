@@ -4,10 +4,11 @@ Each entry of `IDS` says how a number is written and whether its digits can be r
 numbers passes Luhn's), so a kind whose form says little is believed only near a word that names it: `context`.
 
 Sources: CPF and CNPJ, Receita Federal (the CNPJ with letters: Nota técnica Cocad 49/2024, in use from July 2026); SSN, Social
-Security Administration (20 CFR 422.103, areas after the randomisation of 2011); DNI and NIE, Ministerio del Interior (RD 1553/2005); NIR,
-INSEE (decree 82-103); codice fiscale, DM 23 December 1976; Steuer-ID, section 139b AO and ISO 7064 MOD 11,10; BSN, Logisch Ontwerp
-BSN (eleven test); PESEL, Ministry of Digital Affairs; Aadhaar, UIDAI (Verhoeff 1969); resident identity number, GB 11643-1999
-(ISO 7064 MOD 11-2); IBAN, ISO 13616 (ISO 7064 MOD 97-10) with the lengths of the SWIFT registry; cards, ISO/IEC 7812 (Luhn).
+Security Administration (20 CFR 422.103, areas after the randomisation of 2011); DNI and NIE, Ministerio del Interior (RD
+1553/2005); NIR, INSEE (decree 82-103); NIF and NIPC, Decreto-Lei 14/2013 (mod 11); NINO, HMRC NIM39110 (prefixes; no check
+digit); codice fiscale, DM 23 December 1976; Steuer-ID, section 139b AO and ISO 7064 MOD 11,10; BSN, Logisch Ontwerp BSN (eleven
+test); PESEL, Ministry of Digital Affairs; Aadhaar, UIDAI (Verhoeff 1969); resident identity number, GB 11643-1999 (ISO 7064 MOD
+11-2); IBAN, ISO 13616 (ISO 7064 MOD 97-10) with the lengths of the SWIFT registry; cards, ISO/IEC 7812 (Luhn).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 NATIONAL = (
-    *("cpf", "cnpj", "ssn", "dni", "nie", "nir", "codice_fiscale", "steuer_id", "bsn", "pesel", "aadhaar"),
-    "resident_identity",
+    *("cpf", "cnpj", "ssn", "dni", "nie", "nir", "nif", "nino", "codice_fiscale", "steuer_id", "bsn", "pesel"),
+    *("aadhaar", "resident_identity"),
 )
 
 
@@ -152,6 +153,22 @@ def nir(signs: str) -> bool:
     return 97 - number % 97 == int(signs[13:])
 
 
+def nif(signs: str) -> bool:
+    """Whether nine digits, PT before them or not, are a Portuguese NIF or NIPC: kinds of taxpayer, and a check digit."""
+    digits = signs.removeprefix("PT")
+    if digits[0] in "04" and digits[:2] != "45":
+        return False
+    return digits[8] == str(_mod_11_digit(_weighted(digits[:8], (9, 8, 7, 6, 5, 4, 3, 2))))
+
+
+_NO_NINO = frozenset({"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"})
+
+
+def nino(signs: str) -> bool:
+    """Whether two letters, six digits and a letter can be a British National Insurance number, which has no check digit."""
+    return signs[:2] not in _NO_NINO and len(set(signs[2:8])) > 1
+
+
 _FISCAL_ODD = dict(
     zip(
         "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -264,6 +281,9 @@ _CARD = _words(
 )
 _SPANISH = _words(r"d\.?n\.?i\.?|n\.?i\.?f\.?|n\.?i\.?e\.?|documento|identidad|extranjer[oa]s?")
 
+_PORTUGUESE = r"n\.?i\.?f\.?|n\.?i\.?p\.?c\.?|contribuintes?|n[uú]mero (?:de identifica[cç][aã]o )?fiscal"
+_NINO = "[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]"
+
 # Each country's IBANs have one length: what follows may look like more of it.
 _IBAN = "|".join(
     rf"(?:{'|'.join(country for country, own in _IBAN_LENGTHS.items() if own == length)})\d\d(?:{_S}?[A-Z\d]){{{length - 4}}}"
@@ -303,6 +323,20 @@ FORMS: tuple[Form, ...] = (
         ssn,
         _words(r"ssn|ss#|social security(?: number| no\.?)?"),
     ),
+    Form(
+        "nif",
+        re.compile(rf"PT[ -]?(?:\d{{9}}|\d{{3}}({_S})\d{{3}}\1\d{{3}})"),
+        nif,
+        _words(rf"{_PORTUGUESE}|vat|iva|tax id"),
+    ),
+    Form(
+        "nif",
+        re.compile(rf"\d{{9}}|\d{{3}}({_S}|\.)\d{{3}}\1\d{{3}}"),
+        nif,
+        _words(rf"{_PORTUGUESE}|(?:vat|iva)(?: id| no\.?| number)?\W{{0,3}}pt"),
+    ),
+    Form("nino", re.compile(rf"{_NINO}({_S})\d\d\1\d\d\1\d\d\1[A-D]"), nino),
+    Form("nino", re.compile(rf"{_NINO}[ -]?\d{{6}}[ -]?[A-D]"), nino, _words(r"national insurance|ninos?|n\.?i\.? (?:no\.?|num(?:ber)?)")),
     Form("dni", re.compile(r"\d{8}[ -]?[A-HJ-NP-TV-Z]"), dni, _SPANISH),
     Form("dni", re.compile(r"\d\d\.\d{3}\.\d{3}-?[A-HJ-NP-TV-Z]"), dni),
     Form("nie", re.compile(r"[XYZ][ -]?\d{7}[ -]?[A-HJ-NP-TV-Z]"), nie, _SPANISH),
@@ -317,9 +351,12 @@ FORMS: tuple[Form, ...] = (
     Form("aadhaar", re.compile(rf"\d{{4}}({_S}|-)\d{{4}}\1\d{{4}}|\d{{12}}"), aadhaar, _words("aadha+r|uidai|uid") ),
 )  # fmt: skip
 
+# A letter or digit that a number right beside it would be part of: Chinese and Japanese are written without blanks.
+WORD = r"[^\W\u3005-\u3007\u3040-\u30ff\u3400-\u9fff]"
+
 # No part of a longer number, word, decimal, path or address. A blank and more digits go on a number that is written in groups.
-_BEFORE = re.compile(r"(?:[\w@$€£%]|\d[.,:/-]|[./\\-]|\d[ \u00a0])\Z")
-_BEHIND = re.compile(r"[\w@%]|[.,:/-]\d|[-/\\][A-Za-z]|[ \u00a0]\d")
+_BEFORE = re.compile(rf"(?:{WORD}|[@$€£%]|\d[.,:/-]|[./\\-]|\d[ \u00a0])\Z")
+_BEHIND = re.compile(rf"{WORD}|[@%]|[.,:/-]\d|[-/\\][A-Za-z]|[ \u00a0]\d")
 _REACH = 48  # characters before a number in which its word may stand
 _IN_GROUPS = re.compile(r"[ \u00a0]\d")
 
@@ -353,7 +390,7 @@ def find(text: str, start: int, end: int, kinds: frozenset[str]) -> list[Found]:
             if any(match.start() < other.end and other.start < match.end() for other in found):
                 continue
             signs = re.sub(r"[^A-Z\d]", "", match.group())
-            if not _stands_alone(text, match) or not form.is_valid(signs):
+            if not _stands_alone(text, match, form.kind) or not form.is_valid(signs):
                 continue
             if form.context is None or form.context.search(text, max(0, match.start() - _REACH), match.start()):
                 found.append(Found(match.start(), match.end(), form.kind, match.group()))
@@ -361,13 +398,18 @@ def find(text: str, start: int, end: int, kinds: frozenset[str]) -> list[Found]:
     return sorted(found, key=lambda one: one.start)
 
 
-def _stands_alone(text: str, match: re.Match[str]) -> bool:
+def _stands_alone(text: str, match: re.Match[str], kind: str) -> bool:
     before = _BEFORE.search(text, max(0, match.start() - 2), match.start())
     behind = _BEHIND.match(text, match.end())
     grouped = _IN_GROUPS.search(match.group()) is not None or match.group().isdigit()
-    if before is not None and before.group()[-1] in " \u00a0" and not grouped:
+    # Letters, such as a country's, go on no group of digits; and an IBAN ends where its country says.
+    if before is not None and before.group()[-1] in " \u00a0" and (not grouped or match.group()[0].isalpha()):
         before = None
-    if behind is not None and behind.group()[0] in " \u00a0" and not grouped:
+    if before is not None and before.group()[-1] in ",:" and match.group()[0].isalpha():
+        before = None
+    if behind is not None and behind.group()[0] in " \u00a0" and (not grouped or kind == "iban"):
+        behind = None
+    if behind is not None and behind.group()[0] == "," and kind == "iban":
         behind = None
     return before is None and behind is None
 

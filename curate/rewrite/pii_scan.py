@@ -1,9 +1,10 @@
 """One pass over UTF-8 that finds where personal data can stand: what is not near such a place is never looked at.
 
-Plain prose has no `@`, no four numbers with dots between and few long numbers. The pass tells for each text which searches
-it needs, and where its long codes are: runs of digits and capital letters with at most `_WIDEST` separators in between, with
-seven digits or more (the shortest number sought, a telephone number), or fourteen signs with two digits among them (IBANs and
-the CNPJ with letters have few digits). Compiled; every test here is necessary for the searches that follow, none is sufficient.
+Plain prose has no `@`, no four numbers with dots between and few long numbers. The pass tells for each text which searches it
+needs, and where its long codes are: runs of digits and capital letters with at most `_WIDEST` separators in between, with seven
+digits or more (a telephone number), nine signs with six digits among them (a British National Insurance number), or fourteen
+signs with two digits among them (IBANs and the CNPJ with letters have few digits). Compiled; every test here is necessary for the
+searches that follow, none is sufficient.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from curate.compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
-HAS_AT, HAS_IPV4, HAS_IPV6, HAS_CODE, HAS_TOKEN, HAS_ASSIGNED = 1, 2, 4, 8, 16, 32  # of a text
+HAS_AT, HAS_IPV4, HAS_IPV6, HAS_CODE, HAS_TOKEN, HAS_ASSIGNED, HAS_BARE = 1, 2, 4, 8, 16, 32, 64  # of a text
 
 _DIGIT, _UPPER, _LOWER, _SEPARATOR, _COLON, _AT, _JOINER = 1, 2, 4, 8, 16, 32, 64
 _WIDEST = 3  # bytes between the parts of one code: `) ` and U+00A0, which has two
 _FEWEST_DIGITS = 7
 _FEWEST_SIGNS = 14  # where fewer than _FEWEST_DIGITS of them are digits
+_NINO_SIGNS, _NINO_DIGITS = 9, 6
 _ASSIGNING = 6  # bytes before a quotation mark in which `=`, `:` or `>` stands if what it opens is assigned to a name
 _TOKEN_SIGNS = 20  # letters and digits, whatever `_` and `-` stand between: the shortest token is that of AWS, and may have no digit
 
@@ -56,7 +58,7 @@ def flags_of(data: Bytes, offsets: Int64s, secrets: bool) -> Bytes:
     Args:
         data: The bytes of all texts.
         offsets: Where each begins and the last one ends, shape (texts + 1,).
-        secrets: Whether HAS_TOKEN and HAS_ASSIGNED are asked for.
+        secrets: Whether HAS_TOKEN, HAS_ASSIGNED and HAS_BARE are asked for.
     """
     out = np.zeros(len(offsets) - 1, np.uint8)
     _flag_all(data, offsets, out, _CLASSES, secrets)
@@ -87,6 +89,15 @@ def _flag_all(data: Bytes, offsets: Int64s, out: Bytes, classes: Bytes, secrets:
 @compiled
 def _is_hex(byte: np.uint8) -> bool:
     return bool(48 <= byte <= 57 or 65 <= byte <= 70 or 97 <= byte <= 102)
+
+
+@compiled
+def _is_code(signs: int, digits: int) -> bool:
+    return bool(
+        digits >= _FEWEST_DIGITS
+        or (signs >= _NINO_SIGNS and digits >= _NINO_DIGITS)
+        or (signs >= _FEWEST_SIGNS and digits >= 2)
+    )
 
 
 @compiled
@@ -121,7 +132,7 @@ def _scan(data: Bytes, start: int, stop: int, spans: Int64s, classes: Bytes) -> 
                         joined = False
                         break
             if not joined:
-                if digits >= _FEWEST_DIGITS or (signs >= _FEWEST_SIGNS and digits >= 2):
+                if _is_code(signs, digits):
                     if count < len(spans):
                         spans[count, 0], spans[count, 1] = first, last + 1
                     count += 1
@@ -138,7 +149,7 @@ def _scan(data: Bytes, start: int, stop: int, spans: Int64s, classes: Bytes) -> 
             else:
                 dots = 0
             last = i
-    if digits >= _FEWEST_DIGITS or (signs >= _FEWEST_SIGNS and digits >= 2):
+    if _is_code(signs, digits):
         if count < len(spans):
             spans[count, 0], spans[count, 1] = first, last + 1
         count += 1
@@ -146,10 +157,26 @@ def _scan(data: Bytes, start: int, stop: int, spans: Int64s, classes: Bytes) -> 
 
 
 @compiled
+def _assigns_bare(data: Bytes, start: int, stop: int, classes: Bytes) -> bool:
+    """Whether an unquoted run as long as a token begins at `start` or up to four blanks behind it."""
+    i = start
+    while i < min(stop, start + 4) and (data[i] == 0x20 or data[i] == 0x09):
+        i += 1
+    if i + _TOKEN_SIGNS > stop:
+        return False
+    for j in range(i, i + _TOKEN_SIGNS):
+        if classes[data[j]] & (_LOWER | _UPPER | _DIGIT | _JOINER) == 0 and data[j] != 0x2B and data[j] != 0x2F:
+            return False
+    return True
+
+
+@compiled
 def _of_secrets(data: Bytes, start: int, stop: int, classes: Bytes) -> int:
     flags = signs = 0
     for i in range(start, stop):
         byte = data[i]
+        if (byte == 0x3D or byte == 0x3A) and flags & HAS_BARE == 0 and _assigns_bare(data, i + 1, stop, classes):
+            flags |= HAS_BARE
         if classes[byte] & (_LOWER | _UPPER | _DIGIT):
             signs += 1
             if signs == _TOKEN_SIGNS:

@@ -3,6 +3,8 @@
 A token is believed if what follows its prefix is as long as its maker says and looks drawn at random (Shannon entropy); so a
 placeholder (`sk_live_xxxx`, `<your token>`) stays, and so does what masking puts in a secret's place. An assignment is believed if
 its name says password, secret, token or key, its value stands in quotes, and the value looks random or mixes letters, digits and signs.
+Without quotes, as in `.env` and `~/.aws/credentials`, the name is in capitals or AWS's, and the value random and 20 signs or more.
+A password of small letters and digits (`hunter2hunter2`) stays: so look placeholders, names and versions, and nothing tells them apart.
 """
 
 from __future__ import annotations
@@ -63,6 +65,12 @@ _KEY_BEFORE = re.compile(r"(?:api|access|auth|private|encryption)[_-]?\Z", re.IG
 _ASSIGNED = re.compile(
     r"[A-Za-z0-9_]{0,16}[\"']?\]?[ \t]{0,4}(?::=|=>|=|:)[ \t]{0,4}[bru]?([\"'])((?:(?!\1)[^\s\\]){8,200})\1"
 )
+_BARE = re.compile(
+    r"(?:_(?!(?:[A-Z0-9]+_)*(?:FILE|PATH|URL|URI|DIR|NAME|ID|ARN|ENDPOINT)\b)[A-Z0-9_]{0,24}|S)?(?:=|:[ \t]{1,4})"
+    r"([A-Za-z0-9+/_-]{20,200}={0,2})(?![^\s\"'`<;,&\\])"
+)
+_AWS_BEFORE = re.compile(r"aws[_.-]?\Z", re.IGNORECASE)
+_AWS_BARE = re.compile(r"[\w.-]{0,24}[ \t]{0,4}[=:][ \t]{0,4}([A-Za-z0-9/+]{40})(?![^\s\"'`<;,&\\])")
 _PLACEHOLDER = re.compile(
     r"[<>{}*]|^\$|\$(?:[_(]|(?-i:[A-Z]{2}))|%[sd(]|x{4}|\.\.\.|0{6}|1234|abcd|env|://"
     r"|\b(?:your|my|example|sample|test|dummy|fake|change|placeholder|todo|insert|none|null|undefined)",
@@ -88,7 +96,7 @@ def find(text: str, has_token: bool, has_assigned: bool) -> list[tuple[Found, st
     Args:
         text: The text.
         has_token: Whether it has a run of letters and digits as long as a token.
-        has_assigned: Whether it has a quotation mark behind a sign that assigns.
+        has_assigned: Whether it has a quotation mark or a run as long as a token behind a sign that assigns.
     """
     found: list[tuple[Found, str]] = []
 
@@ -113,12 +121,27 @@ def find(text: str, has_token: bool, has_assigned: bool) -> list[tuple[Found, st
     lowered = text.lower() if has_assigned else ""
     # A few letters grow when they are made small (U+0130): then the places in both texts differ, and only names in small letters are known.
     for name, start in _occurrences(lowered if len(lowered) == len(text) else text, _NAMES) if has_assigned else ():
-        value = _ASSIGNED.match(text, start + len(name))
+        end = start + len(name)
+        if (bare := _bare(text, start, end)) is not None:
+            if name != "key" or _KEY_BEFORE.search(text, max(0, start - 12), start) is not None:
+                add(bare.start(1), bare.end(1), _crossed(bare[1]))
+            continue
+        value = _ASSIGNED.match(text, end)
         if value is None or (name == "key" and _KEY_BEFORE.search(text, max(0, start - 12), start) is None):
             continue
         if _is_secret_value(value[2]):
             add(value.start(2), value.end(2), _crossed(value[2]))
     return sorted(found, key=lambda one: one[0].start)
+
+
+def _bare(text: str, start: int, end: int) -> re.Match[str] | None:
+    """Return a secret without quotes that is assigned to the name in which text[start:end] stands."""
+    match = _BARE.match(text, end) if text[start:end].isupper() else None
+    if match is None and _AWS_BEFORE.search(text, max(0, start - 4), start) is not None:
+        match = _AWS_BARE.match(text, end)
+    if match is None or "EXAMPLE" in match[1].upper() or sum(map(str.isdigit, match[1])) < 2:
+        return None
+    return match if _is_secret_value(match[1]) else None
 
 
 def _occurrences(text: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, int]]:

@@ -59,6 +59,10 @@ NEEDS_A_WORD = [
     ("CNPJ", "11222333000181"),
     ("SSN:", "123-45-6789"),
     ("Social Security number", "123456789"),
+    ("NIF", "500960046"),  # Caixa Geral de Depósitos
+    ("contribuinte n.º", "500 960 046"),
+    ("VAT", "PT 500960046"),
+    ("NIPC:", "PT500960046"),
     ("DNI", "12345678Z"),
     ("NIE:", "X1234567L"),
     ("sécurité sociale :", "255081416802538"),
@@ -78,8 +82,6 @@ def test_published_numbers(kind, number):
     shape = "".join("0" if sign.isdigit() else "X" if sign.isalpha() else sign for sign in number)
     column = {"iban": "num_ibans", "payment_card": "num_payment_cards"}.get(kind, "num_national_ids")
     for before, behind in (("", ""), ("It is ", "."), ("(", "), that"), ("编号", "。")):
-        if before and before[-1].isalpha():
-            continue  # letters of any script are part of a word: what follows them is no number of its own
         found = row(f"{before}{number}{behind}")
         assert found["text"] == f"{before}{shape}{behind}"
         assert (found[column], found["num_pii"]) == (1, 1)
@@ -128,6 +130,42 @@ def test_impossible_ssn(number):
     assert masked(f"SSN: {number}", phones=False, phone_regions=()) == f"SSN: {number}"
 
 
+def test_portuguese_nif_by_hand():
+    # 5*9 + 9*6 + 6*5 + 4*2 = 137 = 12*11 + 5, and 11 - 5 = 6
+    assert [pii_ids.nif(f"50096004{digit}") for digit in range(10)].index(True) == 6
+    assert not any(pii_ids.nif(f"{kind}0096004{digit}") for kind in "04" for digit in range(10))  # no such taxpayers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is AB 12 34 56 C.", "It is XX 00 00 00 X."),
+        ("National Insurance number: AB123456C", "National Insurance number: XX000000X"),
+        ("NINO AB 123456 C", "NINO XX 000000 X"),
+        ("Batch AB123456C, AB 123456 C", None),
+        ("NINO QQ123456C DA123456C AO123456C GB123456C ZZ123456A AB123456E", None),  # HMRC NIM39110
+        ("NINO AB12345C XAB123456C AB123456CD", None),
+    ],
+)
+def test_national_insurance(text, expected):
+    assert masked(text, phones=False, phone_regions=()) == (expected or text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Invoice 4711 DE89 3704 0044 0532 0130 00", "Invoice 4711 XX00 0000 0000 0000 0000 00"),
+        ("4711 DE89370400440532013000 17", "4711 XX00000000000000000000 17"),
+        ("4711,DE89370400440532013000,100.00", "4711,XX00000000000000000000,100.00"),
+        ("DE89 3704 0044 0532 0130 00 12.03.2024", "XX00 0000 0000 0000 0000 00 12.03.2024"),
+        ("Invoice 4711 DE89 3704 0044 0532 0130 01", None),
+        ("4711-DE89370400440532013000 4711DE89370400440532013000", None),
+    ],
+)
+def test_ibans_beside_numbers(text, expected):
+    assert masked(text, phones=False, phone_regions=()) == (expected or text)
+
+
 def test_dates_inside_numbers():
     assert not pii_ids.pesel("44053201359")  # 32 May
     assert pii_ids.resident_identity("11010519491231002X")
@@ -165,6 +203,34 @@ def test_dates_inside_numbers():
 def test_phones(text, expected, count):
     found = row(text)
     assert found["text"] == (text if expected is None else expected)
+    assert found["num_phones"] == count
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "count"),
+    [
+        ("phones 13800138000, 13900139000; 13700137000 and 13600136000", "phones {0}, {0}; {0} and {0}", 4),
+        ("电话：13800138000、13900139000", "电话：{0}、{0}", 2),
+        ("联系电话13800138000咨询", "联系电话{0}咨询", 1),
+        ("mobile:13800138000", "mobile:{0}", 1),
+        ("whatsapp 11912345678 / 11912345679", "whatsapp {0} / {0}", 2),
+        ("telefones: +55 11 91234-5678 e 11912345678", "telefones: +00 00 00000-0000 e {0}", 2),
+        ("Order: (212) 736-5000", "Order: (000) 000-0000", 1),
+        ("Call part 212-736-5000", None, 0),
+        ("13800138000, 13900139000", None, 0),
+        ("数量13800138000个", None, 0),
+        ("phone 13800138000 in 2024, 13900139000", "phone {0} in 2024, 13900139000", 1),
+        ("see part 900-12-3456 of it, or 900-12-3456", None, 0),
+        *(
+            (f"{word} 212-736-5000", None, 0)
+            for word in ("part no.", "Item", "ref.", "order #", "Model:", "Pedido nº", "no.")
+        ),
+        ("12:2127365000 x:212-736-5000", None, 0),
+    ],
+)
+def test_words_before_telephone_numbers(text, expected, count):
+    found = row(text, phone_regions=("US", "BR", "DE", "FR", "PT", "GB", "JP", "CN"), national_ids="off")
+    assert found["text"] == (text if expected is None else expected.format("0" * 11))
     assert found["num_phones"] == count
 
 
@@ -266,6 +332,8 @@ def test_what_the_pass_sees():
         "12:30:45": 0,
         "1:2:3:4:5:6:7:8": HAS_IPV6,
         "123456": 0,
+        "AB 12 34 56 C": HAS_CODE,
+        "AB 12 34 56": 0,
         "1234567": HAS_CODE,
         "12 34 56 7": HAS_CODE,
         "12 34 56,7": 0,

@@ -149,6 +149,46 @@ def test_what_is_no_secret(line):
     assert row(line) == row("") | {"text": line}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AWS_SECRET={}",
+        "AWS_SECRET_ACCESS_KEY={}",
+        "export AWS_SECRET_ACCESS_KEY={}; ls",
+        "[default]\naws_secret_access_key = {}\n",
+        "AWS_SECRET: {}",
+        "API_KEY={}",
+    ],
+)
+def test_assignments_without_quotes(line):
+    secret = "wJalrXUtnFEMI/K7MDENG/bPx" + "RfiCYzQ7w9KpLmN"
+    found = row(line.format(secret))
+    assert found["text"] == line.format("XXXXXXXXXXXXX/XXXXXXX/" + "X" * 18)
+    assert found["num_secrets"] == 1
+    assert row(found["text"])["num_secrets"] == 0
+    for other in (
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "$(cat secret)",
+        secret[:19],
+        "getSecretFromTheStoreOfKeys",
+    ):
+        assert row(line.format(other))["num_secrets"] == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "KEY=Zk83hDlq0Px72mVbNc51",
+        "SECRET_FILE=Zk83hDlq0Px72mVbNc51",
+        "secret = Zk83hDlq0Px72mVbNc51",  # in code, a name
+        "SECRET=Zk83hDlq0Px72mVbNc51()",
+        'password = "hunter2hunter2"',
+    ],
+)
+def test_assignments_that_are_no_secret(line):
+    assert row(line)["num_secrets"] == 0
+
+
 def test_entropy_by_hand():
     assert entropy("") == 0.0
     assert entropy("aaaa") == 0.0
@@ -171,6 +211,7 @@ def test_off_by_default():
         "sk-" * 100_000,
         "token=" * 50_000,
         '"a1!' * 80_000,
+        "SECRET_" * 50_000,
     ],
 )
 def test_takes_linear_time(text):
