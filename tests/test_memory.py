@@ -34,7 +34,7 @@ MEMORY = MIB // 2
 # compact arrays and small change of the allocators; a task over one shard a row group of texts or shingles, once in rows
 # and once compressed.
 BYTES_PER_DOCUMENT = 64
-PASS_SLACK, SHARD_SLACK = 2 * MIB, 10 * MIB
+PASS_SLACK, SHARD_SLACK = 4 * MIB, 10 * MIB  # a pass over texts keeps the buffers of one batch of word hashes
 ATTEMPTS = 4
 PASSES = {
     "cluster components",
@@ -138,10 +138,10 @@ def whole_corpus_phases(folder: Path, output: Path, memory: int) -> dict[str, in
     """Run all phases up to mix over a folder whose cache has them up to decide; return the peak of each kind of task."""
     from curate.cache import Cache
     from curate.curation import Curation
+    from curate.loading import load
     from curate.manifest import Account
     from curate.plan import PHASES
     from curate.progress import make_progress
-    from curate.loading import load
     from curate.training import Training
 
     recipe = load(folder / "recipe.yaml")

@@ -1,5 +1,6 @@
 import ctypes
 import hashlib
+import os
 import pickle
 import random
 import re
@@ -13,6 +14,8 @@ from curate.errors import InputError
 from curate.filter import language
 from curate.filter.language import Language
 from curate.filter.language_labels import LID_176, LID_SCRIPTS, SCRIPTS, language_of, languages_of, scripts_of
+
+DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 ENGLISH = "The lock keeper wrote the toll in a green book.\nThe barge left the town before noon."
 PORTUGUESE = "O guarda da eclusa anotou a tarifa num livro verde, e a barcaça deixou a cidade antes do meio-dia."
@@ -158,7 +161,6 @@ def test_labels_that_are_sure_stay(apply):
 
 def test_what_was_learned_comes_out_of_the_declaration(tmp_path):
     import numpy as np
-    from conftest import DATA
 
     from curate.filter.language_evidence import TABLE, learn
 
@@ -461,8 +463,6 @@ def test_accuracy_on_labelled_sentences(apply, real_rows):
 def test_pages_of_known_language_are_labelled_no_worse(apply, real_rows):
     """Sure labels stay: a second look changes no page for the worse."""
     import json
-
-    from conftest import DATA
 
     pages = []
     for path in sorted((DATA / "02_gold").glob("*/gold.jsonl")):
