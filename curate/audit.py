@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +31,14 @@ from curate.report.display import number, one_line, share
 from curate.report.page import loosest
 from curate.report.run import RunFolder
 from curate.runner import run
-from curate.stage import Rule
+from curate.stage import Rule, bound_for
 from curate.what_if import bound_of
 
 KEEP_IN_100 = 99  # of the good documents: what the suggested bounds keep
 GROUPS = ("kind", "language", "collection")
 _FILE_BYTES = 1 << 20  # of the good documents in one file: their shards go over the workers
 _PAIRS = 20
+_TOLD = 8  # reasons why good documents were left out
 _DRAW = "collection", "kind", "language"
 
 
@@ -92,9 +94,14 @@ def audit(
     files = good_files(good)
     with tempfile.TemporaryDirectory(prefix="curate-audit-") as temporary:
         folder = Path(temporary)
-        documents = _write(folder / "good", good_documents(files))
+        left_out: Counter[str] = Counter()
+        documents = _write(folder / "good", good_documents(files, left_out))
         if not documents.documents:
-            raise UsageError(f"audit: no document with a text in {', '.join(str(path) for _, path in files)}.")
+            why = "; ".join([*left_out][:5])
+            raise UsageError(
+                f"audit: no document with a text in {', '.join(str(path) for _, path in files)}"
+                + f" ({why})." * bool(why)
+            )
         asked = _over(recipe, chosen, folder / "good")
         run(asked, output=folder / "run", cache=cache, workers=workers, until="decide", quiet=True)
         found = RunFolder.open(folder / "run")
@@ -103,6 +110,7 @@ def audit(
         "recipe": recipe.name,
         "good": str(good) if good is not None else "$CURATE_DATA",
         "documents": len(documents.documents),
+        "left_out": dict(left_out),
         "groups": {by: {name: int(mask.sum()) for name, mask in documents.groups(by).items()} for by in GROUPS},
         "keep_in_100": KEEP_IN_100,
         "sources": sources,
@@ -261,7 +269,11 @@ class _Audit:
             values[start:stop] = verdict.values.cast("float64", safe=False).to_numpy()
             if verdict.labels is not None:
                 labels[start:stop] = verdict.labels.to_pylist()
-        sides = (rule.at_least is not None, rule.at_most is not None)
+        # An end that destroys nothing needs no other number.
+        ends = [
+            np.array([bound_for(end, label) for label in labels], np.float64) for end in (rule.at_least, rule.at_most)
+        ]
+        sides = (bool((values < ends[0]).any()), bool((values > ends[1]).any()))
         wanted = ~self.by_label
         return {
             "all": keeping(values[wanted], *sides),
@@ -352,6 +364,14 @@ def audit_lines(result: Mapping[str, Any]) -> list[str]:
         f"{result['recipe']}: its filters over {result['documents']:,} known-good documents ({result['good']}): "
         f"{kinds}."
     ]
+    if result["left_out"]:
+        lines.append(f"Left out: {sum(result['left_out'].values()):,} records that could not be read or hold no text.")
+        told = [*result["left_out"].items()]
+        lines += [
+            f"  {one_line(why, 110)}" + (f" ({count:,} times)" if count > 1 else "") for why, count in told[:_TOLD]
+        ]
+        if len(told) > _TOLD:
+            lines.append(f"  and {len(told) - _TOLD:,} more reasons")
     for name, entry in result["sources"].items():
         lines += ["", *_source_lines(name, entry)]
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,42 +102,54 @@ def kind_of(path: Path) -> str:
     return next((ending for ending in (*_READERS, *_TEXT) if name.endswith(ending)), "")
 
 
-def good_documents(files: list[tuple[str, Path]]) -> Iterator[GoodDocument]:
-    """Yield the documents of some files in order; a record without a text is left out.
+def good_documents(files: list[tuple[str, Path]], left_out: Counter[str] | None = None) -> Iterator[GoodDocument]:
+    """Yield the documents of some files in order; what cannot be read, or has no text, is left out.
 
     In JSON Lines and Parquet the text is `text`; `id`, `url`, the language (`language` or `lang`) and what it is
     (`kind`, `page_type`, `genre` or `type`) are taken where they are there.
 
-    Raises:
-        UsageError: If a file has no field `text`.
+    Args:
+        files: Of `good_files`.
+        left_out: Counts what is left out, by file and reason in words.
     """
+    counted: Counter[str] = Counter() if left_out is None else left_out
     for collection, path in files:
         ending = kind_of(path)
         if ending in _TEXT:
-            yield from _text_file(collection, path)
+            yield from _text_file(collection, path, counted)
         else:
-            yield from _records(collection, path, _READERS[ending])
+            yield from _records(collection, path, _READERS[ending], counted)
 
 
-def _text_file(collection: str, path: Path) -> Iterator[GoodDocument]:
+def _text_file(collection: str, path: Path, left_out: Counter[str]) -> Iterator[GoodDocument]:
     from curate.read.compression import read_chunks
 
     with path.open("rb") as file:
         text = decode(b"".join(chunk.data for chunk in read_chunks(file)[1])).text
-    if text.strip():
+    if not text.strip():
+        left_out[f"{path.name}: no text"] += 1
+    elif _is_binary(text):
+        left_out[f"{path.name}: not a text file"] += 1
+    else:
         yield GoodDocument(path.name, text, None, collection, collection, "unknown")
 
 
-def _records(collection: str, path: Path, reader: Source) -> Iterator[GoodDocument]:
-    met = read = 0
+def _is_binary(text: str) -> bool:
+    """Whether what was decoded is no text: more than one character in fifty is a control or stands for damage."""
+    odd = sum(sign == "\ufffd" or (sign < " " and sign not in "\t\n\r\f") or "\x7f" <= sign < "\xa0" for sign in text)
+    return odd * 50 > len(text)
+
+
+def _records(collection: str, path: Path, reader: Source, left_out: Counter[str]) -> Iterator[GoodDocument]:
     with path.open("rb") as file:
         for batch in reader.read(file, path.name):
             for row in batch.to_pylist():
-                met += 1
-                if row["rule"] is not None or not (row["text"] or "").strip():
-                    read += row["rule"] is None
+                if row["rule"] is not None:
+                    left_out[f"{path.name}: {row['detail'] or row['rule']}"] += 1
                     continue
-                read += 1
+                if not (row["text"] or "").strip():
+                    left_out[f"{path.name}: empty text"] += 1
+                    continue
                 about = json.loads(row["metadata"] or "{}")
                 yield GoodDocument(
                     id=row["source_id"] or f"{path.name}:{row['offset']}",
@@ -146,8 +159,6 @@ def _records(collection: str, path: Path, reader: Source) -> Iterator[GoodDocume
                     kind=_first(about, _KINDS) or collection,
                     language=row["language"] or _first(about, _LANGUAGES) or "unknown",
                 )
-    if met and not read:
-        raise UsageError(f"{path}: no record in it has a text in a field `text`.")
 
 
 def _first(about: Mapping[str, Any], names: tuple[str, ...]) -> str | None:

@@ -223,8 +223,25 @@ def test_without_good_documents_it_says_what_to_do(
     with pytest.raises(UsageError, match="no file in it ends in"):
         result(project, good=tmp_path)
     machine.write_jsonl(tmp_path / "b.jsonl", [{"body": "Not here."}])
-    with pytest.raises(UsageError, match="no record in it has a text in a field `text`"):
+    with pytest.raises(UsageError, match=r"no document with a text in .*b\.jsonl \(b\.jsonl: "):
         result(project, good=tmp_path)
+
+
+def test_what_cannot_be_read_is_left_out_and_named(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_text("The lock keeper wrote the toll in a green book.")
+    (tmp_path / "noise.txt").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "empty.txt").write_text(" \n")
+    (tmp_path / "rows.jsonl").write_text('{"text": "One line of a good page."}\n{"text": "cut\n{"text": " "}\n')
+    found = result(project, good=tmp_path)
+    assert found["documents"] == 2
+    reasons = found["left_out"]
+    assert (
+        reasons["noise.txt: not a text file"] == reasons["empty.txt: no text"] == reasons["rows.jsonl: empty text"] == 1
+    )
+    assert sum(reasons.values()) == 4  # the line that is no JSON, in the reader's words
+    lines = audit_lines(found)
+    assert lines[1] == "Left out: 4 records that could not be read or hold no text."
+    assert any("rows.jsonl: " in line for line in lines)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"REAL DATA MISSING: {DATA} is not there; set CURATE_DATA")

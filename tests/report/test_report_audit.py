@@ -38,6 +38,7 @@ def answer() -> dict[str, Any]:
     return {
         "recipe": HOSTILE_RULE,
         "good": "good/</script>",
+        "left_out": {"<b>wrong</b>.jsonl: not JSON": 2},
         "documents": 8,
         "groups": {"kind": {"article": 6, "forum": 2}, "language": {"en": 8}},
         "keep_in_100": 99,
