@@ -63,7 +63,8 @@ def fired(blocks: Sequence[StepBlock], documents: Sequence[RuleDocument], scores
             result = result.drop_columns(["text"])
         if block.kind == "junk":
             place = result.schema.get_field_index("main_text_score")
-            result = result.set_column(place, "main_text_score", pa.array(scores))
+            judged = result["main_text_score"].is_null().to_numpy(zero_copy_only=False)
+            result = result.set_column(place, "main_text_score", pa.array(scores, mask=judged))
         nothing = pa.nulls(len(documents), pa.string())
         tables[block.name] = pa.Table.from_batches([result]).append_column("failure", nothing)
         tables[block.name] = tables[block.name].append_column("failure_message", nothing)

@@ -13,7 +13,7 @@ ask at the same time how much prose there is:
   words in every line.
 
 Languages: the table of function words holds 58 of them, furniture was learned from pages in English, German, Chinese, Polish,
-Greek, Russian, Portuguese and some others; elsewhere the score leans on prose and layout alone.
+Greek, Russian, Portuguese and some others; a text in which the table finds none is not scored.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+_LEAST_FURNITURE = (
+    0.035  # of the lines; a list without any is a list, and a text in letters that nobody listed is a text
+)
 _MIN_PRICES = 5  # below that a text is no list of goods
 _MIN_TOP_WORDS = 100  # words of prose from which the most frequent ones say something
 
@@ -37,7 +40,8 @@ class Junk(Filter):
     """Measures of junk, a rule for each. Every threshold is a number, a map by language, or off.
 
     Attributes:
-        min_main_text_score: Of site furniture the score is near 0, of main text near 1.
+        min_main_text_score: Of site furniture the score is near 0, of main text near 1. Only texts are scored of which one line in
+            28 is furniture by the table: lists that hold none, and languages that the table does not know, are not judged.
         min_prose_words: Words in lines of prose. Off unless set.
         min_words_beside_not_found: Prose words that a text must have if one of its first 80 words begins a phrase that
             says that there is no such page; others have none to show.
@@ -76,7 +80,7 @@ class Junk(Filter):
         "by",
     )
 
-    min_main_text_score: AtLeastShare = 0.3
+    min_main_text_score: AtLeastShare = 0.35
     min_prose_words: AtLeastNumber = None
     min_words_beside_not_found: AtLeastNumber = 80.0
     min_prose_words_per_price: AtLeastNumber = None
@@ -108,11 +112,12 @@ class Junk(Filter):
         counter, scorer = shipped()
         counts = counter(*_buffers(batch["text"]))
         words, prose = counts["words"], counts["prose_words"]
+        furniture = counts["chrome_lines"] / np.maximum(counts["lines"], 1)
         columns = {
             "num_prose_words": pa.array(prose),
             "prose_fraction": pa.array(prose / np.maximum(words, 1)),
-            "chrome_line_fraction": pa.array(counts["chrome_lines"] / np.maximum(counts["lines"], 1)),
-            "main_text_score": pa.array(np.where(words > 0, scorer(features(counts)), 0.0)),
+            "chrome_line_fraction": pa.array(furniture),
+            "main_text_score": pa.array(scorer(features(counts)), mask=furniture < _LEAST_FURNITURE),
             "words_beside_not_found": pa.array(prose, mask=counts["not_found"] == 0),
             "prose_words_per_price": pa.array(
                 prose / np.maximum(counts["prices"], 1), mask=counts["prices"] < _MIN_PRICES

@@ -14,6 +14,7 @@ OTHER, WORD, UNSPACED, LINE_END, SPACE, SENTENCE_END, INSIDE, CURRENCY = range(8
 PLANE = 0x10000  # code points that the tables know; those beyond are OTHER, but for ideographs, which are UNSPACED
 
 _SENTENCE_ENDS = ".!?…。！？｡．؟۔।॥"
+_MARKS_OF_SCRIPTS = (*range(0x300, 0x2000), *range(0xA000, 0xE000))  # Ethiopic, Khmer, Tibetan, Javanese, ...
 _INSIDE = ",;:、，；：،؛"
 _CURRENCIES = "$€£¥₹₽₩₺₴₪฿₫"
 # Han with its extensions, Kana, Thai, Lao, Myanmar, Khmer: no spaces between words.
@@ -45,6 +46,8 @@ def classes() -> NDArray[np.uint8]:
             table[code] = INSIDE
         elif sign in _CURRENCIES:
             table[code] = CURRENCY
+        elif code in _MARKS_OF_SCRIPTS and unicodedata.category(sign) == "Po":
+            table[code] = INSIDE  # which of them end a sentence does not matter where lines do not
         elif sign == "©" or unicodedata.category(sign)[0] in "LMN":
             table[code] = WORD
     for first, last in _UNSPACED_RANGES:
