@@ -180,7 +180,7 @@ def c4(text, step):
             row["num_lines_unterminated"] += bool(line)
             continue
         if step.min_words_per_line is not None and len(words) < step.min_words_per_line:
-            folded = len(folded_words(line)) if ours and not line.isascii() else 0
+            folded = len(folded_words(line)) if step.variant == "paper" and not line.isascii() else 0
             if folded < step.min_words_per_line:
                 row["num_lines_few_words"] += bool(line)
                 continue
