@@ -304,8 +304,8 @@ def _wrap_stages(clock: Clock) -> None:
     from curate.cache import Cache
     from curate.extract.auto.extractor import Auto
     from curate.extract.repair import Ftfy
-    from curate.read.warc import Warc
     from curate.loading import load
+    from curate.read.warc import Warc
 
     def wrap(owner: Any, name: str, stage: str | Callable[[Any], str]) -> None:
         setattr(owner, name, clock.wrapped(stage, getattr(owner, name)))

@@ -86,7 +86,8 @@ ROOMS = (
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
     Room("stated", ("curate.stated",), sees=("core",)),
     Room("mix", ("curate.mix",), sees=("core", "text")),
-    Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit", "curate.classify.evaluate"), sees=("core", "text")),
+    Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit",
+        "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),
     # the machine runs any family and imports none
@@ -101,11 +102,13 @@ ROOMS = (
     ),
     # the top joins everything
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
-    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.implied", "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
+    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.implied",
+        "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured", "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
+        ("curate.sources", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured",
+        "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
     Room(
