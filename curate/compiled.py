@@ -19,7 +19,7 @@ import regex
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_IMPORT = re.compile(r"^(?:from|import) (curate[\w.]*)", re.MULTILINE)
+_IMPORT = re.compile(r"^(?:from|import) (curate[\w.]*)(?: import ([\w, ]+))?", re.MULTILINE)
 
 
 def compiled(function: _F) -> _F:
@@ -91,8 +91,11 @@ def source_stamp(path: Path) -> str:
     while todo:
         found = todo.pop()
         texts[str(found)] = found.read_bytes()
-        for name in _IMPORT.findall(texts[str(found)].decode("utf-8")):
-            file = root.joinpath(*name.split(".")).with_suffix(".py")
-            if file.is_file() and str(file) not in texts:
-                todo.append(file)
+        for module, names in _IMPORT.findall(texts[str(found)].decode("utf-8")):
+            # `from package import module` names a file, too
+            inside = [name.split()[0] for name in names.split(",") if name.strip()]
+            for path_of in (module, *(f"{module}.{name}" for name in inside)):
+                file = root.joinpath(*path_of.split(".")).with_suffix(".py")
+                if file.is_file() and str(file) not in texts:
+                    todo.append(file)
     return hashlib.sha256(b"\0".join(texts[name] for name in sorted(texts))).hexdigest()

@@ -38,6 +38,21 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(tmp_path):
     assert value(tmp_path) == "30 0"  # the file of `twice` is as it was
 
 
+def test_a_module_that_is_imported_by_name_counts(tmp_path):
+    package = tmp_path / "curate"
+    package.mkdir()
+    shutil.copy(ROOT / "curate" / "compiled.py", package)
+    (package / "__init__.py").touch()
+    outer = OUTER.replace("from curate.inner import times", "from curate import inner as made").replace(
+        "times(", "made.times("
+    )
+    (package / "outer.py").write_text(outer)
+    (package / "inner.py").write_text(INNER.format(factor=2))
+    assert value(tmp_path) == "20 0"
+    (package / "inner.py").write_text(INNER.format(factor=3))
+    assert value(tmp_path) == "30 0"
+
+
 def test_the_stamp_is_of_all_files_that_are_imported(tmp_path):
     own = ROOT / "curate" / "filter" / "junk" / "kernels.py"
     assert source_stamp(own) != source_stamp(ROOT / "curate" / "text" / "characters.py")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _UPPER = bytes(range(ord("A"), ord("Z") + 1))
-_WORD_ENDS = re.compile(r"[ \n\r\t\v\f\0]+")  # white space as fastText knows it
 _MOST_DIGITS = 0.999999
 
 _COUNTED = (
@@ -168,8 +167,10 @@ class RefinedWebLines(Filter):
         return None
 
     def _as_dclm(self, text: str) -> tuple[str, _Counts, float]:
+        from curate.filter.gopher.variants_words import fasttext_words
+
         counts = _Counts()
-        before = _num_fasttext_words(text)
+        before = len(fasttext_words(text))
         text = _cut(text, counts, "num_lines_uppercase", self._mostly_upper).strip()
         text = _cut(text, counts, "num_lines_digits", _mostly_digits).strip()
         text = _cut(
@@ -178,7 +179,7 @@ class RefinedWebLines(Filter):
         text = _cut(text, counts, "num_lines_one_word", lambda line: len(line.split()) < self.min_words_per_line)
         for phrase in (_CART, _DCLM_READ_MORE, _SIGN_IN):
             text = self._without(phrase, text, counts).strip()
-        return text, counts, (before - _num_fasttext_words(text)) / before if before else 1.0
+        return text, counts, (before - len(fasttext_words(text))) / before if before else 1.0
 
     def _mostly_upper(self, line: str) -> bool:
         return _num_upper(line) / len(line) > self.max_uppercase_fraction
@@ -222,7 +223,3 @@ def _num_words(line: str) -> int:
 
     words = len(line.split())
     return words if line.isascii() else max(words, len(folded_words(line)))
-
-
-def _num_fasttext_words(text: str) -> int:
-    return sum(word[0].isalnum() for word in _WORD_ENDS.split(text) if word)
