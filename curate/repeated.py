@@ -9,7 +9,7 @@ from curate.cache import Entry, key_of, stage_key
 from curate.plan import Task
 
 if TYPE_CHECKING:
-    from curate.dedup.settings import Lines
+    from curate.dedup.kinds import Lines
     from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import LastMeasure

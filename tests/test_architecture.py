@@ -298,6 +298,9 @@ def test_start_up_is_light(code: str) -> None:
 
 
 EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made without values
+    "Against": {"runs": ("runs/earlier",)},
+    "Highest": {"highest": "quality_score"},
+    "Lowest": {"lowest": "quality_score"},
     "Decontaminate": {"benchmarks": ("bench.jsonl",)},
     "Classifier": {"label": "topic"},
     "Scores": {"field": "score"},

@@ -73,7 +73,7 @@ class Members:
         minhash = settings.minhash
         self._folder = folder
         self._memory_bytes = memory_bytes
-        self._longest = settings.keep.then == "longest"
+        self._longest = settings.keep.then[:1] == ("longest",)
         self._num_bands = minhash.bands if minhash else 0
         self._threshold = float(minhash.verify) if minhash else 0.0  # False: 0, a shared band decides
         rows_per_band = minhash.rows if minhash else 1

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from curate.dedup.kinds import Against, Lines, Semantic, Spans
 from curate.stage import Settings, Stage
 from curate.text.quantities import parse_count
 
+KINDS = ("exact", "minhash", "lines", "spans", "against", "semantic")
+
 
 class Exact(Settings):
-    """Remove documents whose normalised text (`curate.dedup.exact.normal_form`) equals that of another."""
+    """Remove documents that equal another one.
+
+    Attributes:
+        by: What must be equal. `text`: the normalised text (`curate.dedup.exact.normal_form`). `url`: the address in
+            canonical form; what a site serves under one address at several times. `payload`: the bytes of the record's body
+            before extraction. Documents without an address, or whose input gives text and no payload, are equal to none.
+    """
+
+    by: Annotated[tuple[Literal["text", "url", "payload"], ...], Field(min_length=1)] = ("text",)
+
+    @field_validator("by")
+    @classmethod
+    def _check_by(cls, by: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(by)) != len(by):
+            raise ValueError(f"exact.by names one thing twice: {', '.join(by)}")
+        return by
 
 
 class MinHash(Settings):
@@ -22,8 +40,9 @@ class MinHash(Settings):
         ngram: Words in a shingle.
         bands, rows: Two documents are compared if all rows of at least one band agree. Defaults as in FineWeb
             (Penedo et al. 2024, arXiv:2406.17557): 14 bands of 8 rows.
-        verify: Smallest Jaccard similarity of the two shingle sets, computed exactly, at which a compared pair is a
-            pair of near copies; False: a shared band decides.
+        verify: Smallest similarity of the two shingle sets, computed exactly, at which a compared pair is a pair of near
+            copies; False: a shared band decides.
+        measure: What `verify` bounds: `jaccard`, |A and B| / |A or B|, or `containment`, |A and B| / min(|A|, |B|).
         seed: Of the hash functions.
     """
 
@@ -31,6 +50,7 @@ class MinHash(Settings):
     bands: Annotated[int, Field(ge=1, le=10_000)] = 14
     rows: Annotated[int, Field(ge=1, le=1000)] = 8
     verify: Annotated[float, Field(gt=0, le=1)] | Literal[False] = 0.7
+    measure: Literal["jaccard", "containment"] = "jaccard"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
 
     @field_validator("verify", mode="before")
@@ -43,16 +63,38 @@ class MinHash(Settings):
         return float(value)
 
 
+class Highest(Settings):
+    """Documents with a higher measured number stay."""
+
+    highest: str
+
+
+class Lowest(Settings):
+    """Documents with a lower measured number stay."""
+
+    lowest: str
+
+
+Preference = Literal["longest", "shortest", "latest", "earliest", "id", "first"] | Highest | Lowest
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
 class Keep(Settings):
     """Which copy stays.
 
     Attributes:
         order: Sources, those to keep first; sources not named follow in recipe order.
-        then: Within a source the longest text (UTF-8 bytes) or the first; ties go to the first by (path, offset).
+        then: Within a source, what decides next, one or several, the first that differs: `longest` or `shortest` text (UTF-8
+            bytes); `latest` or `earliest` date (metadata `date`; documents without one come last); `{highest: column}` or
+            `{lowest: column}` of a number that a step measures, such as `quality_score` (documents without one come last);
+            `id`; `first`: nothing more. Ties go to the first by (path, offset).
     """
 
     order: tuple[str, ...] = ()
-    then: Literal["longest", "first"] = "longest"
+    then: Annotated[tuple[Preference, ...], BeforeValidator(_listed)] = ("longest",)
 
     @field_validator("order")
     @classmethod
@@ -77,55 +119,6 @@ class Keep(Settings):
         return {name: rank for rank, name in enumerate(ordered)}
 
 
-class Lines(Settings):
-    """Cut the lines that a site, a source or the whole corpus repeats: menus, notices, teasers that extraction left in.
-
-    Lines are equal if they agree in Unicode NFC, with white space folded and without regard to case; digits count. Copies
-    of one text (a cluster of exact or near copies) count as one document, or a page that was crawled three times would
-    be a page of repeated lines.
-
-    Attributes:
-        within: Where a line must be repeated: on the pages of one `site` (the host of their address, without `www.` or `www2.`;
-            documents without an address are left alone), in one `source`, or in the `corpus`.
-        folders: Leading folders of the path that belong to a site's name, for hosts that carry many sites.
-        unit: What is compared and cut: a `line`, or a `paragraph`: the lines between two empty ones, together.
-        min_documents: Fewest documents that hold a repeated line.
-        min_share: Smallest share of the site's documents (of the source's, of the corpus's) that hold it, 0 to 1.
-        min_words: Fewest words of a line that is cut; words are what white space parts. 0 suits news sites, whose furniture is
-            short; on manuals it also cuts the headings and table cells that most pages share ("Parameters"), 4 few of them.
-        keep_first: Leave the line where it stands first: in the first document that holds it, by the order of
-            `keep`, then (path, offset), and in the copies of that document.
-        max_share: A document of which a larger share of the text (UTF-8 bytes of its lines) is repeated is removed, not
-            cut. `off`: only a document of which nothing would stay is.
-        sources: The sources that are looked at; all if none is named.
-    """
-
-    within: Literal["site", "source", "corpus"] = "site"
-    folders: Annotated[int, Field(ge=0, le=32)] = 0
-    unit: Literal["line", "paragraph"] = "line"
-    min_documents: Annotated[int, Field(ge=2)] = 3
-    min_share: Annotated[float, Field(ge=0, le=1)] = 0.4
-    min_words: Annotated[int, Field(ge=0)] = 0
-    keep_first: bool = False
-    max_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    sources: tuple[str, ...] = ()
-
-    @field_validator("max_share", mode="before")
-    @classmethod
-    def _read_off(cls, value: Any) -> Any:
-        return None if isinstance(value, str) and value.lower() == "off" else value
-
-    @model_validator(mode="after")
-    def _folders_of_sites(self) -> Lines:
-        if self.folders and self.within != "site":
-            raise ValueError(f"folders name sites, and within is {self.within}; leave folders out")
-        return self
-
-    def looks_at(self, source: str) -> bool:
-        """Return whether the documents of this source are looked at."""
-        return not self.sources or source in self.sources
-
-
 class Dedup(Stage):
     """Deduplication over all sources. A kind that is not named is not done; if none is named, exact and minhash are."""
 
@@ -134,27 +127,31 @@ class Dedup(Stage):
     exact: Exact | None = None
     minhash: MinHash | None = None
     lines: Lines | None = None
+    spans: Spans | None = None
+    against: Against | None = None
+    semantic: Semantic | None = None
     keep: Keep = Keep()
+    signatures: bool = False  # keep the signatures of the curated corpus in the run folder, for `against` of later runs
 
     @model_validator(mode="before")
     @classmethod
     def _both_unless_named(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and not {"exact", "minhash", "lines"} & value.keys():
+        if isinstance(value, Mapping) and not set(KINDS) & value.keys():
             return {**value, "exact": Exact(), "minhash": MinHash()}
         return value
 
     @model_validator(mode="after")
     def _does_something(self) -> Dedup:
-        if self.exact is None and self.minhash is None and self.lines is None:
-            raise ValueError("dedup has neither exact nor minhash nor lines; name one, or leave dedup out")
+        if all(getattr(self, kind) is None for kind in KINDS):
+            raise ValueError(f"dedup has none of {', '.join(KINDS)}; name one, or leave dedup out")
         return self
 
     @property
     def copies(self) -> Dedup | None:
-        """The same settings as far as they are about copies of documents, or None if they are about lines alone."""
+        """The same settings as far as they are about copies of documents, or None if they are not."""
         if self.exact is None and self.minhash is None:
             return None
-        return self.model_copy(update={"lines": None})
+        return Dedup(exact=self.exact, minhash=self.minhash, keep=self.keep)
 
 
 def clustering(dedup: Dedup | None) -> Dedup:

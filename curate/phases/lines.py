@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.decontaminate.index import list_column
+from curate.dedup.kinds import Lines
 from curate.dedup.lines import (
     EMPTY,
     PARTITIONS,
@@ -28,7 +29,6 @@ from curate.dedup.lines import (
     scope_hash,
     write_records,
 )
-from curate.dedup.settings import Lines
 from curate.dedup.spill import Sorter
 from curate.document import EDITS, REMOVED, REPEATED
 from curate.ledger import same_rows

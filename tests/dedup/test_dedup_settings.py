@@ -14,7 +14,7 @@ def test_a_kind_that_is_not_named_is_not_done():
     assert Dedup(keep=Keep(then="first")).minhash == MinHash()
     assert Dedup(exact=Exact()).minhash is None
     assert Dedup(minhash=MinHash()).exact is None
-    with pytest.raises(ValidationError, match="neither exact nor minhash"):
+    with pytest.raises(ValidationError, match="none of exact, minhash, lines"):
         Dedup(exact=None, minhash=None)
 
 

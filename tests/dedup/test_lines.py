@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from test_dedup_memory import FIXED_BYTES, peak_growth
 
+from curate.dedup.kinds import Lines
 from curate.dedup.lines import (
     PARTITIONS,
     LineHashes,
@@ -27,7 +28,7 @@ from curate.dedup.lines import (
     units_schema,
     write_records,
 )
-from curate.dedup.settings import Dedup, Exact, Lines, MinHash, clustering
+from curate.dedup.settings import Dedup, Exact, MinHash, clustering
 from curate.dedup.spill import Sorter
 
 
