@@ -18,9 +18,12 @@ LABEL_PREFIX = "__label__"  # a token that begins with it is no text
 CODES = 256  # centroids of a sub-quantiser, one for each value of a byte
 
 _MAGIC = 793712314
-_SUPERVISED = 3  # of 1 CBOW, 2 skip-gram, 3 supervised
+_CBOW, _SKIP_GRAM, _SUPERVISED = 1, 2, 3
 _WORD = 0  # type of an entry of the dictionary; 1: label
 _REMEDY = "Name a supervised fastText model (.bin or .ftz), or fetch it again if it was cut short."
+_REMEDY_OF_VECTORS = (
+    "Name a fastText model (.bin or .ftz; word vectors or a classifier), or fetch it again if it was cut short."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class ModelFile:
     """A fastText model file but for the numbers of its matrices.
 
     Attributes:
+        is_classifier: Whether it was trained with labels; else it holds word vectors (CBOW or skip-gram).
         loss: HIERARCHICAL_SOFTMAX, NEGATIVE_SAMPLING, SOFTMAX or ONE_VS_ALL.
         min_chars, max_chars: Lengths of character n-grams; max_chars 0: none are used.
         word_ngrams: Longest word n-gram; 1: words alone.
@@ -79,6 +83,7 @@ class ModelFile:
     """
 
     path: str
+    is_classifier: bool
     loss: int
     min_chars: int
     max_chars: int
@@ -118,28 +123,30 @@ class _Reader:
         return start
 
 
-def read_model_file(path: str) -> ModelFile:
+def read_model_file(path: str, *, only_classifier: bool = True) -> ModelFile:
     """Read all of a fastText model file but its matrices, and hold their sizes against the dictionary's.
 
     Args:
         path: A local file.
+        only_classifier: Whether a model of word vectors is refused.
 
     Raises:
-        InputError: If it cannot be read, is damaged, or is no supervised fastText model.
+        InputError: If it cannot be read, is damaged, or is no supervised fastText model where one is wanted.
     """
+    remedy = _REMEDY if only_classifier else _REMEDY_OF_VECTORS
     try:
         with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _model_file(path, _Reader(data))
+            return _model_file(path, _Reader(data), only_classifier)
     except OSError as error:
         raise InputError(path, f"the model cannot be read: {error.strerror}.", "Correct `model:`.") from error
     except UnicodeDecodeError as error:
-        raise InputError(path, "this fastText model has labels that are no UTF-8.", _REMEDY) from error
+        raise InputError(path, "this fastText model has labels that are no UTF-8.", remedy) from error
     except ValueError as error:  # damaged, or empty, which mmap refuses
         what = str(error) if isinstance(error, _DamagedError) else "it is empty"
         raise InputError(path, f"this is no fastText model that can be used: {what}.", _REMEDY) from error
 
 
-def _model_file(path: str, reader: _Reader) -> ModelFile:
+def _model_file(path: str, reader: _Reader, only_classifier: bool) -> ModelFile:
     if len(reader.data) < 8 or reader.take("i") != (_MAGIC,):
         raise _DamagedError("it does not begin as one does")
     (version,) = reader.take("i")
@@ -147,11 +154,14 @@ def _model_file(path: str, reader: _Reader) -> ModelFile:
         raise _DamagedError(f"its format has version {version}; 11 and 12 are known")
     dim, _, _, _, _, word_ngrams, loss, kind, buckets, min_chars, max_chars, _ = reader.take("12i")
     reader.skip(8)  # sampling threshold of training
-    if kind != _SUPERVISED:
+    if kind not in (_CBOW, _SKIP_GRAM, _SUPERVISED):
+        raise _DamagedError(f"kind {kind} of model is unknown")
+    is_classifier = kind == _SUPERVISED
+    if only_classifier and not is_classifier:
         raise _DamagedError("it holds word vectors and no classifier")
     if loss not in (HIERARCHICAL_SOFTMAX, NEGATIVE_SAMPLING, SOFTMAX, ONE_VS_ALL):
         raise _DamagedError(f"loss {loss} is unknown")
-    if version == 11:  # supervised models of that version had no character n-grams, whatever they state
+    if version == 11 and is_classifier:  # these had no character n-grams in that version, whatever they state
         max_chars = 0
     words, labels, counts = [], [], []
     size, num_words, num_labels, _, num_kept = reader.take("iiiqq")
@@ -165,7 +175,7 @@ def _model_file(path: str, reader: _Reader) -> ModelFile:
         else:
             labels.append(name.decode())
             counts.append(count)
-    if (len(words), len(labels)) != (num_words, num_labels) or not labels:
+    if (len(words), len(labels)) != (num_words, num_labels) or (is_classifier and not labels):
         raise _DamagedError(
             f"its dictionary has {len(words):,} words and {len(labels):,} labels, where it states others"
         )
@@ -179,12 +189,14 @@ def _model_file(path: str, reader: _Reader) -> ModelFile:
     (outputs_quantised,) = reader.take("?")
     outputs = _quantised(reader) if quantised and outputs_quantised else _plain(reader)
     rows = num_words + (num_kept if num_kept >= 0 else buckets)
-    if (inputs.rows, inputs.columns) != (rows, dim) or (outputs.rows, outputs.columns) != (num_labels, dim):
+    predicted = (num_labels, "labels") if is_classifier else (num_words, "words")
+    if (inputs.rows, inputs.columns) != (rows, dim) or (outputs.rows, outputs.columns) != (predicted[0], dim):
         raise _DamagedError(
-            f"its matrices have other sizes than its {rows:,} rows, {num_labels:,} labels and {dim} columns"
+            f"its matrices have other sizes than its {rows:,} rows, {predicted[0]:,} {predicted[1]} and {dim} columns"
         )
     return ModelFile(
         path=path,
+        is_classifier=is_classifier,
         loss=loss,
         min_chars=min_chars,
         max_chars=max_chars,

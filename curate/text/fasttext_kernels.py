@@ -538,3 +538,111 @@ def score_all(data: Bytes, starts: Int64s, ends: Int64s, weights: Weights, score
             _score_flat(weights, room.hidden, scores[span])
         for label in range(scores.shape[1]):
             scores[span, label] = math.exp(scores[span, label])
+
+
+@compiled
+def hide_all(data: Bytes, starts: Int64s, ends: Int64s, weights: Weights, vectors: Float32s) -> None:
+    """Set the mean vector of each span, as a classifier takes it: words, n-grams of characters and words, the line's end."""
+    room = _room(starts, ends, weights)
+    for span in range(len(starts)):
+        if _hide(data, starts[span], ends[span], weights, room):
+            vectors[span] = room.hidden
+
+
+@compiled
+def _word_vector(data: Bytes, first: int, size: int, state: np.uint32, weights: Weights, room: Room) -> bool:
+    """Set `room.hidden` to a word's vector at length 1; return whether the model knows anything of the word."""
+    hidden, token, rows, longest = room.hidden, room.token, room.rows, weights.max_chars
+    hidden[:] = np.float32(0)
+    word = _word_number(
+        data, first, size, state, weights.slot_hashes, weights.slot_words, weights.word_starts, weights.word_bytes
+    )
+    found, count = 0, 0
+    if 0 <= word < weights.num_words:
+        rows[0] = word
+        count = 1
+    is_end = word == weights.end_word if word >= 0 else size == 4 and state == _END_HASH and data[first] == _LESS
+    total = size + 2 if longest > 0 and not is_end else 0  # the mark of a line's end has no n-grams
+    for index in range(size if total else 0):
+        token[index + 1] = data[first + index]
+    token[0], token[size + 1] = _LESS, _GREATER
+    for block in range(0, total, _BLOCK):
+        count = _character_rows(
+            token,
+            total,
+            (block, min(total, block + _BLOCK)),
+            (weights.min_chars, longest),
+            np.uint32(weights.buckets),
+            weights.live,
+            weights.ranks,
+            weights.num_words,
+            rows,
+            count,
+        )
+        _add_rows(weights.inputs, rows, count, hidden)
+        found += count
+        count = 0
+    _add_rows(weights.inputs, rows, count, hidden)
+    found += count
+    if not found:
+        return False
+    scale = np.float32(1.0 / found)
+    squares = np.float32(0)
+    for column in range(len(hidden)):
+        hidden[column] *= scale
+        squares += hidden[column] * hidden[column]
+    if squares <= 0:
+        return False
+    scale = np.float32(1.0 / np.float64(np.float32(math.sqrt(squares))))
+    for column in range(len(hidden)):
+        hidden[column] *= scale
+    return True
+
+
+@compiled
+def mean_of_words(data: Bytes, starts: Int64s, ends: Int64s, weights: Weights, vectors: Float32s) -> None:
+    """Set the mean of the vectors at length 1 of each span's words, as a model of word vectors gives it.
+
+    The vectors of words are remembered while the call lasts: most come again.
+    """
+    room = _room(starts, ends, weights)
+    memo, used = room.memo, 0
+    known = np.empty((_MEMO_SLOTS // 2, vectors.shape[1]), np.float32)
+    for span in range(len(starts)):
+        place, end, count = starts[span], ends[span], 0
+        while True:
+            while place < end and _is_white(data[place]):
+                place += 1
+            first, state = place, _HASH_START
+            while place < end and not _is_white(data[place]):
+                state = _hashed(state, data[place])
+                place += 1
+            size = place - first
+            if size == 0:
+                break
+            mark = int(np.int64(state)) | int(size) << 32
+            slot = _find(data, first, size, mark, memo) if size <= _BLOCK else -1
+            if slot >= 0:
+                if memo[slot, 2] < 0:
+                    continue
+                vector = known[memo[slot, 2]]
+            else:
+                is_known = _word_vector(data, first, size, state, weights, room)
+                if size <= _BLOCK:
+                    if used == len(known):
+                        used = 0
+                        memo[:, 0] = 0
+                        slot = _find(data, first, size, mark, memo)
+                    memo[~slot, 0], memo[~slot, 1], memo[~slot, 2] = first + 1, mark, used if is_known else -1
+                    known[used] = room.hidden
+                    used += 1
+                if not is_known:
+                    continue
+                vector = room.hidden
+            for column in range(vectors.shape[1]):
+                vectors[span, column] += vector[column]
+            count += 1
+        if count:
+            scale = np.float32(1.0 / count)
+            for column in range(vectors.shape[1]):
+                vectors[span, column] *= scale

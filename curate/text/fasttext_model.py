@@ -26,7 +26,15 @@ from curate.text.fasttext_file import (
     Quantiser,
     read_model_file,
 )
-from curate.text.fasttext_kernels import NO_LABEL, Weights, fill_slots, predict_best, score_all
+from curate.text.fasttext_kernels import (
+    NO_LABEL,
+    Weights,
+    fill_slots,
+    hide_all,
+    mean_of_words,
+    predict_best,
+    score_all,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,23 +55,35 @@ class FastTextModel:
 
     Attributes:
         path: Its file.
+        is_classifier: Whether it was trained with labels; else it holds word vectors and embeds only.
         labels: As the file has them ("__label__en"), by number.
         weights: All else.
     """
 
     path: str
+    is_classifier: bool
     labels: tuple[str, ...]
     weights: Weights
 
 
 # -- what callers use --------------------------------------------------------------------------------------------------
 
-__all__ = ["NO_LABEL", "FastTextModel", "load_model", "predict", "predict_spans", "score", "score_spans", "text_spans"]
+__all__ = [
+    "NO_LABEL",
+    "FastTextModel",
+    "embed",
+    "load_model",
+    "predict",
+    "predict_spans",
+    "score",
+    "score_spans",
+    "text_spans",
+]
 
 
 @lru_cache(maxsize=4)
-def load_model(path: str, digest: str) -> FastTextModel:
-    """Read a fastText classifier, once per process.
+def load_model(path: str, digest: str, *, only_classifier: bool = True) -> FastTextModel:
+    """Read a fastText model, once per process.
 
     Plain matrices stay in the file's pages, which worker processes share; quantised ones are written out (4 bytes times
     rows times columns).
@@ -71,12 +91,13 @@ def load_model(path: str, digest: str) -> FastTextModel:
     Args:
         path: A local file, supervised: hierarchical softmax, softmax, negative sampling or one-vs-all; quantised or not.
         digest: sha256 of the file, so that another file of that name is read anew.
+        only_classifier: Whether a model of word vectors is refused: it can embed and cannot predict.
 
     Raises:
-        InputError: If it cannot be read, is damaged, or is no supervised fastText model.
+        InputError: If it cannot be read, is damaged, or is no supervised fastText model where one is wanted.
     """
     del digest
-    file = read_model_file(path)
+    file = read_model_file(path, only_classifier=only_classifier)
     with Path(path).open("rb") as opened:
         data: Bytes = np.frombuffer(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     pool = b"".join(file.words) + b"".join(label.encode() for label in file.labels)
@@ -90,7 +111,9 @@ def load_model(path: str, digest: str) -> FastTextModel:
     live, ranks = np.zeros(0, np.uint64), np.zeros(0, np.int32)
     if file.num_kept >= 0:
         inputs, live, ranks = _in_order_of_buckets(file, data, inputs)
-    left, right = _tree(file.label_counts) if file.loss == HIERARCHICAL_SOFTMAX else (_NO_TREE, _NO_TREE)
+    left, right = (_NO_TREE, _NO_TREE)
+    if file.is_classifier and file.loss == HIERARCHICAL_SOFTMAX:
+        left, right = _tree(file.label_counts)
     weights = Weights(
         inputs=inputs,
         outputs=_matrix(file.outputs, data),
@@ -110,7 +133,7 @@ def load_model(path: str, digest: str) -> FastTextModel:
         word_ngrams=file.word_ngrams,
         loss=file.loss,
     )
-    return FastTextModel(path, file.labels, weights)
+    return FastTextModel(path, file.is_classifier, file.labels, weights)
 
 
 def predict(model: FastTextModel, texts: pa.Array) -> tuple[Int32s, Float32s]:
@@ -162,6 +185,25 @@ def score_spans(model: FastTextModel, data: Bytes, starts: Int64s, ends: Int64s)
 def score(model: FastTextModel, texts: pa.Array) -> Float32s:
     """Return the probability of every label for each text, shape (texts, labels); 0 where the model knows nothing."""
     return score_spans(model, *text_spans(texts))
+
+
+def embed(model: FastTextModel, texts: pa.Array) -> Float32s:
+    """Return the vector of each text as fastText's `get_sentence_vector` gives it, shape (texts, dim); 0 where nothing is known.
+
+    Of a classifier the mean vector that it predicts from; of word vectors the mean of the words' vectors at length 1, each
+    the mean of its own vector and those of its character n-grams. Line ends count as spaces, null is empty.
+
+    Args:
+        model: Of `load_model` with only_classifier=False.
+        texts: An Arrow array of strings.
+    """
+    data, starts, ends = text_spans(texts)
+    vectors = np.zeros((len(starts), model.weights.inputs.shape[1]), np.float32)
+    if model.is_classifier:
+        hide_all(data, starts, ends, model.weights, vectors)
+    else:
+        mean_of_words(data, starts, ends, model.weights, vectors)
+    return vectors
 
 
 def text_spans(texts: pa.Array) -> tuple[Bytes, Int64s, Int64s]:

@@ -12,7 +12,7 @@ import pytest
 
 from curate.errors import InputError
 from curate.text.fasttext_file import HIERARCHICAL_SOFTMAX, read_model_file
-from curate.text.fasttext_model import NO_LABEL, load_model, predict, predict_spans, score
+from curate.text.fasttext_model import NO_LABEL, embed, load_model, predict, predict_spans, score
 
 WORDS = {
     "en": "the lock keeper wrote toll in a green book and barge left town before noon with coal for mill".split(),
@@ -256,3 +256,39 @@ def test_a_text_gives_the_same_beside_any_other(trained):
     for row, text in enumerate(texts):
         label, probability = predict(model, pa.array([text]))
         assert (label[0], probability[0]) == (together[0][row], together[1][row])
+
+
+VECTORS = {
+    "skip-gram, subwords": {"model": "skipgram"},
+    "skip-gram, words alone": {"model": "skipgram", "minn": 0, "maxn": 0},
+    "CBOW, short subwords": {"model": "cbow", "minn": 1, "maxn": 3},
+    "classifier": {"minn": 2, "maxn": 4, "wordNgrams": 2},
+    "classifier, pruned": {"minn": 2, "maxn": 4, "quantise": {"cutoff": 300, "qnorm": True}},
+}
+
+
+@pytest.mark.parametrize("kind", VECTORS)
+def test_embeddings_are_those_of_the_library(trained, tmp_path, kind):
+    import fasttext
+
+    settings = VECTORS[kind]
+    if "model" in settings:
+        (tmp_path / "text.txt").write_text("".join(text + "\n" for _, text in SENTENCES), encoding="utf-8")
+        base = {"dim": 10, "epoch": 5, "minCount": 2, "thread": 1, "verbose": 0, "bucket": 5000}
+        path = str(tmp_path / "vectors.bin")
+        fasttext.train_unsupervised(str(tmp_path / "text.txt"), **(base | settings)).save_model(path)
+    else:
+        path = trained(**settings)
+    texts = [text for _, text in SENTENCES[:200]] + [text for text in AWKWARD if "\0" not in text] + [None]
+    reference = fasttext.load_model(path)
+    want = np.array([reference.get_sentence_vector((text or "").replace("\n", " ")) for text in texts])
+    got = embed(load_model(path, kind, only_classifier=False), pa.array(texts, pa.large_string()))
+    assert got.shape == (len(texts), 10)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-7 * np.abs(want).max() if "pruned" not in kind else 3e-6)
+    assert np.abs(want[:200]).max(axis=1).min() > 0
+    assert [bool(row.any()) for row in got] == [bool(row.any()) for row in want]  # what is unknown has no direction
+    # more words than are remembered at once, in one call and text by text
+    many = pa.array([" ".join(f"w{number + 50 * row}" for number in range(50)) for row in range(400)])
+    model = load_model(path, kind, only_classifier=False)
+    alone = np.concatenate([embed(model, many.slice(row, 1)) for row in range(0, 400, 7)])
+    assert np.array_equal(embed(model, many)[::7], alone)
