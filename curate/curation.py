@@ -22,6 +22,7 @@ from curate.resolved import resolve_bounds
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
+from curate.stage import canonical
     from curate.execute.local import LocalExecutor, TaskDone
     from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
@@ -34,7 +35,7 @@ SHARD_FILES = 256
 _SHOWN = 5  # warnings while running; the manifest has more, the ledger all
 
 # Raise when the phase's own code changes its results; the stages have versions of their own.
-VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 3, "arrange": 2, "mix": 2}
+VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 4, "arrange": 2, "mix": 2, "cluster": 2, "choose": 2}
 
 
 @dataclass(slots=True)
@@ -66,6 +67,15 @@ class Shard:
 
 
 class Curation:
+    def measurement(self, column: str) -> str | None:
+        """Return the result key of the last block that measures a column, or None if none does."""
+        keys = {block.key: block.step.adds for block in self.blocks}
+        for block in reversed(self.judged):
+            adds = block.ranking.adds if block.ranking is not None else keys.get(block.key or "", {})
+            if column in adds:
+                return block.key
+        return None
+
     """The curation of one run; `Training` goes on where it ends."""
 
     def __init__(
@@ -409,7 +419,8 @@ class Curation:
         from curate.dedup.settings import clustering
         from curate.phases.cluster import ShardOfCorpus
 
-        ranks = clustering(self.recipe.dedup).keep.ranks([source.name for source in self.recipe.sources])
+        keep = clustering(self.recipe.dedup).keep
+        ranks = keep.ranks([source.name for source in self.recipe.sources])
         return [
             ShardOfCorpus(
                 shard.source.name,
@@ -424,6 +435,7 @@ class Curation:
             )
             for shard in self.shards
         ]
+                tuple((name, found) for name in keep.columns if (found := shard.measurement(name)) is not None),
 
     def cluster(self) -> str:
         """Find copies over all sources."""
@@ -452,6 +464,8 @@ class Curation:
                 rank=member.rank,
                 settings=stage_key(candidates),
             )
+                keep=[canonical(one) for one in settings.keep.stored],
+                measures=member.measures,
             self.shingles.append(key)
             documents = self.entry(shard.extracted).counts["extracted"]
             arguments = (key, settings, found, member, documents)
@@ -622,6 +636,7 @@ class Curation:
         kept = sum(ledger.kept for ledger in self.account.ledgers.values())
         size = sum(ledger.bytes_kept for ledger in self.account.ledgers.values())
         return f"{kept:,} documents, {size:,} bytes"
+        write_signatures(self)
 
     def _settle(self) -> None:
         measured: dict[str, dict[str, int]] = {}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from curate.classify.settings import Classifier
 from curate.decontaminate.settings import Decontaminate
-from curate.dedup.settings import Dedup, Validation
+from curate.dedup.settings import Dedup, Keep, Validation
 from curate.errors import Problem, RecipeError, UsageError
 from curate.expression import expression_columns, expression_problem
 from curate.filter.buckets import QualityBuckets
@@ -499,6 +499,7 @@ class _Loader:
                         ("dedup", "lines", "sources"),
                         f"names '{name}', which is no source of texts{nearest(name, names)}",
                     )
+            self._check_preferences(sources, dedup.keep)
         self._check_weights(names)
         self._check_groups(sources, mixture)
         classifier = sections["classifier"]
@@ -534,6 +535,21 @@ class _Loader:
                 expand_variables(path)
             except ValueError as error:
                 self.problem(("decontaminate", "benchmarks"), str(error))
+
+    def _check_preferences(self, sources: list[SourceRecipe], keep: Keep) -> None:
+        """Refuse to keep copies by a column that no source's steps measure, or that holds no numbers."""
+        kinds: dict[str, set[str]] = {}
+        for source in sources:
+            for block in source.steps:
+                if block.step is not None and block.step.at == "here":
+                    for column, kind in block.step.adds.items():
+                        kinds.setdefault(column, set()).add(kind)
+        numbers = [column for column, found in kinds.items() if found <= {"float64", "int64"}]
+        for column in keep.columns:
+            if column not in numbers:
+                what = "holds no numbers" if column in kinds else "is measured by no step of any source"
+                message = f"'{column}' {what}{nearest(column, numbers)} Numbers: {', '.join(numbers) or 'none'}."
+                self.problem(("dedup", "keep", "then"), message)
 
     def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None) -> None:
         """Refuse groups of a source by a column that none of its steps measures, or that holds no labels."""

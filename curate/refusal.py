@@ -143,7 +143,8 @@ def _wanted(one: ErrorDetails, model: type[BaseModel], location: Key) -> str:
     """Return what a value must be, to follow `must`."""
     kind, context = one["type"], one.get("ctx", {})
     if kind in ("model_type", "model_attributes_type"):
-        return wanted_mapping(fields(model_at(model, location) or model))
+        named = [inner for inner in _models_at(model, location) if inner.__name__ == context.get("class_name")]
+        return wanted_mapping(fields(named[0] if named else model))
     if kind in _WANTED:
         numbers = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
         return _WANTED[kind].format(**numbers)
@@ -166,16 +167,19 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def model_at(model: type[BaseModel], location: Key) -> type[BaseModel] | None:
-    """Return the settings class at a path inside another one."""
-    current = model
+    """Return the settings class at a path inside another one, the first where several may stand."""
+    return next(iter(_models_at(model, location)), None)
+
+
+def _models_at(model: type[BaseModel], location: Key) -> list[type[BaseModel]]:
+    current = [model]
     for part in location:
-        info = current.model_fields.get(str(part))
+        info = current[0].model_fields.get(str(part))
         if info is None:
             continue
-        inner = _models_in(info.annotation)
-        if not inner:
-            return None
-        current = inner[0]
+        current = _models_in(info.annotation)
+        if not current:
+            break
     return current
 
 

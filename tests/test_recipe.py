@@ -68,9 +68,22 @@ def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-0
         ("dedup: {minhash: {ngram: x}}", "dedup.minhash.ngram: must be a whole number; got 'x'."),
         ("dedup: {minhash: {rows: 0}}", "dedup.minhash.rows: must be at least 1; got 0."),
         ("dedup: {keep: {order: web}}", "dedup.keep.order: must be a list, such as [a, b]; got 'web'."),
-        ("dedup: {keep: {then: last}}", "dedup.keep.then: must be 'longest', 'shortest', 'latest', 'earliest', 'id' or 'first' or a mapping of keys (highest); got 'last'."),
-        ("dedup: {strict: 1}", "dedup.strict: unknown key; did you mean 'semantic'? Known keys: exact, minhash, lines, spans, against, semantic, keep, signatures."),
-        ("dedup: {minhsh: ~}", "dedup.minhsh: unknown key; did you mean 'minhash'? Known keys: exact, minhash, lines, spans, against, semantic, keep, signatures."),
+        ("dedup: {keep: {then: last}}", "dedup.keep.then: must be 'longest', 'shortest', 'latest', 'earliest', 'id' or 'first' "
+         "or a mapping of keys (highest) or a mapping of keys (lowest); got 'last'."),
+        ("dedup: {keep: {then: []}}", "dedup.keep.then: keep.then names no preference; `first` is the order of documents."),
+        ("dedup: {keep: {then: [first, id]}}", "dedup.keep.then: "
+         "keep.then has something behind 'first', which leaves nothing to decide."),
+        ("dedup: {keep: {then: [id, longest]}}", "dedup.keep.then: "
+         "keep.then has something behind 'id', which leaves nothing to decide."),
+        ("dedup: {keep: {then: [latest, latest]}}", "dedup.keep.then: keep.then names a preference twice."),
+        ("dedup: {keep: {then: {lowest: 3}}}", "dedup.keep.then: "
+         "a preference in braces is {highest: column} or {lowest: column}, of one measured column."),
+        ("dedup: {strict: 1}",
+         "dedup.strict: unknown key; did you mean 'semantic'? "
+         "Known keys: exact, minhash, lines, spans, against, semantic, keep, signatures."),
+        ("dedup: {minhsh: ~}",
+         "dedup.minhsh: unknown key; did you mean 'minhash'? "
+         "Known keys: exact, minhash, lines, spans, against, semantic, keep, signatures."),
         ("dedup: {keep: {order: [weeb]}}", "dedup.keep.order: names 'weeb', which is no source; did you mean 'web'?"),
         ("decontaminate: {benchmarks: []}", "decontaminate.benchmarks: must have at least 1 entry; got []."),
         ("decontaminate: {benchmarks: [b, 1]}", "decontaminate.benchmarks.1: must be text; got 1 (write it in quotes)."),
@@ -92,6 +105,21 @@ def test_values_that_are_no_union_member(tmp_path: Path) -> None:
     assert problems(tmp_path, GOOD + text) == [
         "r.yaml:9: train.overrides.int: must be true or false or a whole number or a number or text; got [1, null]."
     ]
+
+
+def test_copies_are_kept_by_numbers_that_a_step_measures(tmp_path: Path) -> None:
+    text = GOOD + "      - language: {}\ndedup:\n  keep:\n    then: [longest, {highest: %s}]\n"
+    (found,) = problems(tmp_path, text % "num_wrds")
+    assert found.startswith(
+        "r.yaml:10: dedup.keep.then: 'num_wrds' is measured by no step of any source; did you mean 'num_words'? "
+        "Numbers: num_words, mean_word_length,"
+    )
+    (found,) = problems(tmp_path, text % "language")
+    assert "dedup.keep.then: 'language' holds no numbers; did you mean 'language_score'?" in found
+    recipe = curate.load(write(tmp_path, text % "num_words"))
+    assert recipe.dedup is not None
+    assert recipe.dedup.keep.columns == ("num_words",)
+    assert curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml")) == recipe
 
 
 @pytest.mark.parametrize(

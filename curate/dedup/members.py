@@ -26,13 +26,13 @@ SHINGLES = pa.schema(
         pa.field("id", pa.string(), nullable=False),
         pa.field("source_rank", pa.int32(), nullable=False),  # 0 is kept first
         pa.field("num_bytes", pa.int64(), nullable=False),
+        pa.field("preferences", pa.list_(pa.uint64()), nullable=False),  # `Keep.stored`, the smallest kept first
         pa.field("bands", pa.list_(pa.uint64()), nullable=False),  # empty where doc != exact, as the shingles
         pa.field("shingles", pa.large_list(pa.uint64()), nullable=False),  # ascending, no repeats; empty if unverified
     ]
 )
 
 _BLOCK = 1 << 14  # rows handled at once when columns are gone through
-_RANK_BITS, _SIZE_BITS = 15, 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Members:
         minhash = settings.minhash
         self._folder = folder
         self._memory_bytes = memory_bytes
-        self._longest = settings.keep.then[:1] == ("longest",)
+        self._keep = settings.keep
         self._num_bands = minhash.bands if minhash else 0
         self._threshold = float(minhash.verify) if minhash else 0.0  # False: 0, a shared band decides
         rows_per_band = minhash.rows if minhash else 1
@@ -112,6 +112,7 @@ class Members:
 
             numbers = {name: column(name, np.int64) for name in ("doc", "exact", "source_rank", "num_bytes")}
             ids, has_words = column("id", np.uint8), column("has_words", np.bool_)
+            preferences = column("preferences", np.uint64)
             shingles, ends = column("shingles", np.uint64), column("ends", np.int64)
             ends.append(np.zeros(1, np.int64))
             self._sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, "bands")
@@ -125,6 +126,7 @@ class Members:
                 for name, values in numbers.items():
                     values.append(batch[name].to_numpy())
                 ids.append(np.frombuffer(b"".join(map(_id_bytes, batch["id"].to_pylist())), np.uint8))
+                preferences.append(self._stored(batch["preferences"], path))
                 hashes, offsets = list_parts(batch["shingles"])
                 shingles.append(hashes[offsets[0] : offsets[-1]])
                 ends.append(offsets[1:] - offsets[-1] + shingles.size)
@@ -132,8 +134,18 @@ class Members:
             self._ranks = numbers["source_rank"].finish()
             self._num_bytes = numbers["num_bytes"].finish()
             self._ids, self._has_words = ids.finish(), has_words.finish()
+            self._preferences = preferences.finish()
             self._shingles, self._ends = shingles.finish(), ends.finish()
             return numbers["exact"].finish()
+
+    def _stored(self, preferences: pa.Array, path: str) -> npt.NDArray[np.uint64]:
+        values, offsets = list_parts(preferences)
+        wanted = len(self._keep.stored)
+        if (np.diff(offsets) != wanted).any():
+            raise ValueError(
+                f"{path}: documents were not written with these preferences of keep, {wanted} of them stored"
+            )
+        return values[offsets[0] : offsets[-1]]
 
     def _sort_bands(self, bands: pa.Array, first_row: int, path: str) -> npt.NDArray[np.bool_]:
         keys, offsets = list_parts(bands)
@@ -172,8 +184,8 @@ class Members:
     def cluster(self, kept: npt.NDArray[np.uint8] | None = None) -> Clustering:
         """Join each document to the first of higher priority that it resembles and that stands for itself.
 
-        Priority is source_rank, then size if the settings say so, then document order. Representatives are never
-        joined to anything, so no chain of pairs makes a cluster.
+        Priority is source_rank, then the preferences of `keep`, then document order. Representatives are never joined to
+        anything, so no chain of pairs makes a cluster.
 
         Args:
             kept: By row: 1 if the document is still kept. These come before all others, so that the answer among them
@@ -185,15 +197,7 @@ class Members:
         def column(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
             return zeros_on_disk(self._folder, f"{name}-{number}", dtype, size)
 
-        sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, f"order-{number}")
-        for start in range(0, self.size, _BLOCK):
-            stop = min(start + _BLOCK, self.size)
-            sorter.append(self._priorities(start, stop, kept), np.arange(start, stop))
-        order = column("order", np.int64, self.size)
-        done = 0
-        for records in sorter.sorted():
-            order[done : done + len(records)] = records[:, 1]
-            done += len(records)
+        order = self._by_priority(kept, f"order-{number}")
         leaders = column("leaders", np.int64, self.size)
         representatives = column("representatives", np.int64, self.size)
         similarities = column("similarities", np.float64, self.size)
@@ -236,16 +240,42 @@ class Members:
             similarities[part] = np.where(self.heads[of] == self.heads[part], 1.0, similarities[part])
         return by_row
 
-    def _priorities(self, start: int, stop: int, kept: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint64]:
+    def _by_priority(self, kept: npt.NDArray[np.uint8] | None, name: str) -> npt.NDArray[np.int64]:
+        order = zeros_on_disk(self._folder, name, np.int64, self.size)
+        if self.size == 0:
+            return order
+        width = len(self._priorities(0, 1, kept))
+        sorter = Sorter(width + 1, self._memory_bytes // 4 * 3, self._folder, f"{name}-sorting")
+        for start in range(0, self.size, _BLOCK):
+            stop = min(start + _BLOCK, self.size)
+            sorter.append(*self._priorities(start, stop, kept), np.arange(start, stop))
+        done = 0
+        for records in sorter.sorted():
+            order[done : done + len(records)] = records[:, width]
+            done += len(records)
+        return order
+
+    def _priorities(self, start: int, stop: int, kept: npt.NDArray[np.uint8] | None) -> list[npt.NDArray[np.uint64]]:
+        """Return columns that sort rows by priority, first column first, ties in order of rows."""
         ranks = self._ranks[start:stop]
-        if (ranks < 0).any() or (ranks >= 1 << _RANK_BITS).any():
-            raise ValueError(f"source_rank must be from 0 to {(1 << _RANK_BITS) - 1}")
-        limit = (1 << _SIZE_BITS) - 1
-        sizes = np.minimum(self._num_bytes[start:stop], limit) if self._longest else np.full(stop - start, limit)
-        key = (ranks.astype(np.uint64) << np.uint64(_SIZE_BITS)) | (limit - sizes).astype(np.uint64)
-        if kept is not None:
-            key |= (1 - kept[start:stop]).astype(np.uint64) << np.uint64(_RANK_BITS + _SIZE_BITS)
-        return key
+        if (ranks < 0).any():
+            raise ValueError(f"source_rank must be at least 0, got {ranks.min()}")
+        columns = [] if kept is None else [(kept[start:stop] == 0).astype(np.uint64)]
+        columns.append(ranks.astype(np.uint64))
+        sizes = self._num_bytes[start:stop].astype(np.uint64)
+        wanted = self._keep.stored
+        stored = self._preferences[start * len(wanted) : stop * len(wanted)].reshape(stop - start, len(wanted))
+        for one in self._keep.then:
+            if one == "longest":
+                columns.append(~sizes)
+            elif one == "shortest":
+                columns.append(sizes)
+            elif one == "id":
+                halves = self._ids[16 * start : 16 * stop].view(">u8").reshape(-1, 2).astype(np.uint64)
+                columns += [halves[:, 0], halves[:, 1]]
+            elif one != "first":
+                columns.append(stored[:, wanted.index(one)])
+        return columns
 
     def near_copies(
         self, targets: npt.NDArray[np.int64], name: str
@@ -301,6 +331,12 @@ def _id_bytes(value: str) -> bytes:
     if len(raw) != 16:
         raise ValueError(f"a document id is 32 hex digits, got {value!r}")
     return raw
+
+
+def list_rows(values: npt.NDArray[np.uint64]) -> pa.ListArray:
+    """Return the rows of a matrix as a column of lists."""
+    rows, width = values.shape
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.reshape(-1)))
 
 
 def empty_lists_where(column: pa.Array, drop: pa.Array) -> pa.Array:

@@ -68,18 +68,34 @@ class Highest(Settings):
 
     highest: str
 
+    @property
+    def column(self) -> str:
+        """The measured column."""
+        return self.highest
+
 
 class Lowest(Settings):
     """Documents with a lower measured number stay."""
 
     lowest: str
 
+    @property
+    def column(self) -> str:
+        """The measured column."""
+        return self.lowest
+
 
 Preference = Literal["longest", "shortest", "latest", "earliest", "id", "first"] | Highest | Lowest
 
 
 def _listed(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    listed = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for one in listed:
+        if isinstance(one, Mapping) and not (
+            set(one) in ({"highest"}, {"lowest"}) and all(isinstance(name, str) for name in one.values())
+        ):
+            raise ValueError("a preference in braces is {highest: column} or {lowest: column}, of one measured column")
+    return listed
 
 
 class Keep(Settings):
@@ -102,6 +118,33 @@ class Keep(Settings):
         if len(set(order)) != len(order):
             raise ValueError(f"keep.order names a source twice: {', '.join(order)}")
         return order
+
+    @field_validator("then")
+    @classmethod
+    def _check_then(cls, then: tuple[Preference, ...]) -> tuple[Preference, ...]:
+        if not then:
+            raise ValueError("keep.then names no preference; `first` is the order of documents")
+        if len(set(then)) != len(then):
+            raise ValueError("keep.then names a preference twice")
+        for last in ("first", "id"):  # no two documents have the same place, or the same id
+            if last in then[:-1]:
+                raise ValueError(f"keep.then has something behind '{last}', which leaves nothing to decide")
+        return then
+
+    @property
+    def stored(self) -> tuple[Preference, ...]:
+        """The preferences whose numbers the files of documents that are compared carry for them: dates and measures."""
+        return tuple(one for one in self.then if not isinstance(one, str) or one in ("latest", "earliest"))
+
+    @property
+    def dated(self) -> bool:
+        """Whether dates decide."""
+        return "latest" in self.then or "earliest" in self.then
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The measured columns that decide."""
+        return tuple(dict.fromkeys(one.column for one in self.then if isinstance(one, Highest | Lowest)))
 
     def ranks(self, sources: Sequence[str]) -> dict[str, int]:
         """Return the priority of each source, 0 first.

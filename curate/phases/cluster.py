@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from curate.dedup import choose as choosing
 from curate.dedup.clusters import find_components, link_clusters, write_shingles
 from curate.dedup.exact import exact_hash
+from curate.dedup.keeping import stored_preferences
+from curate.dedup.members import list_rows
 from curate.dedup.minhash import Signatures
 from curate.dedup.settings import Dedup, Validation
 from curate.dedup.spill import DiskColumn
@@ -63,6 +65,7 @@ class ShardOfCorpus:
     """
 
     source: str
+        measures: Columns that say which copy stays, each with the result key of the last step that measures it.
     rank: int
     first: int
     extracted: str
@@ -74,6 +77,7 @@ class ShardOfCorpus:
 
 
 def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    measures: tuple[tuple[str, str], ...] = ()
     """Return the function that signs a batch (see `LastMeasure`); `argument` is the source and its `at: collect` steps.
 
     Near copies are found on the last revision, equal ones on the text that is written in the end: pages that differ in one
@@ -119,11 +123,19 @@ def shingles(
     path = context.entry(components_key).path("components.parquet")
     members = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
     with context.writing(key) as output:
-        write_shingles(_members(context, shard, members), str(output.path("shingles.parquet")), settings=settings)
+        batches = _members(context, settings, shard, members)
+        settings: The recipe's; `keep` says what is looked at besides the text.
+        write_shingles(batches, str(output.path("shingles.parquet")), settings=settings)
 
 
-def _members(context: TaskContext, shard: ShardOfCorpus, members: pa.Table) -> Iterator[pa.RecordBatch]:
+def _members(
+    context: TaskContext, settings: Dedup, shard: ShardOfCorpus, members: pa.Table
+) -> Iterator[pa.RecordBatch]:
     """Yield the members' rows with their last revision's words, in document order.
+    measured = {
+        column: RowsBeside(context.entry(key).path("measurements.parquet"), ["id", column])
+        for column, key in shard.measures
+    }
 
     Args:
         context: Of the task.
@@ -137,11 +149,17 @@ def _members(context: TaskContext, shard: ShardOfCorpus, members: pa.Table) -> I
     first = shard.first
     for batch in read_batches(context.entry(shard.extracted).path("extracted.parquet")):
         rows = signed.take(batch.num_rows)
-        same_rows(shard.source, "cluster", "", batch["id"].to_pylist(), rows["id"].to_pylist())
+        beside = {column: file.take(batch.num_rows) for column, file in measured.items()}
+        numbers = {name: table[name].combine_chunks().take(places) for name, table in beside.items()}
+        metadata = last["metadata"] if settings.keep.dated else None
+        preferences = stored_preferences(settings.keep, metadata, numbers, last.num_rows)
+        for table in (rows, *beside.values()):
+            same_rows(shard.source, "cluster", "", batch["id"].to_pylist(), table["id"].to_pylist())
         start, stop = np.searchsorted(docs, [first, first + batch.num_rows]).tolist()
         places = pa.array(docs[start:stop] - first)
         first += batch.num_rows
         if start == stop:
+                "preferences": list_rows(preferences),
             continue
         last = last_revision(context, shard.source, shard.blocks, batch.take(places))
         facts = rows.take(places).combine_chunks()

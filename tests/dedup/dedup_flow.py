@@ -31,6 +31,8 @@ class Document:
 
     @property
     def id(self) -> str:
+    metadata: str | None = None
+    score: float | None = None  # as a step `score` would measure it
         return hashlib.md5(self.name.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -124,7 +126,7 @@ def run(
         shingle_file = folder / f"shingles-{number}.parquet"
         write_shingles(
             (
-                _member_batch(shard, signatures, rows[i : i + per_batch], start, members, ranks)
+                _member_batch(shard, signatures, rows[i : i + per_batch], start, members, settings, ranks)
                 for i in range(0, len(rows), per_batch)
             ),
             str(shingle_file),
@@ -179,8 +181,11 @@ def _member_batch(
     ranks: dict[str, int],
 ) -> pa.RecordBatch:
     return pa.record_batch(
+    settings: Dedup,
         {
             "doc": pa.array([start + i for i in rows], pa.int64()),
+    metadata = pa.array([shard[i].metadata for i in rows], pa.large_string())
+    scores = {"score": pa.array([shard[i].score for i in rows], pa.float64())}
             "component": pa.array([members[start + i]["component"] for i in rows], pa.int64()),
             "exact": pa.array([members[start + i]["exact"] for i in rows], pa.int64()),
             "id": pa.array([shard[i].id for i in rows]),
@@ -189,4 +194,5 @@ def _member_batch(
             "bands": pa.array([signatures[i]["bands"] for i in rows], pa.list_(pa.uint64())),
             "word_hashes": with_hashes([shard[i].text for i in rows])["word_hashes"],
         }
+            "preferences": list_rows(stored_preferences(settings.keep, metadata, scores, len(rows))),
     )

@@ -55,6 +55,7 @@ def test_components_are_those_of_shared_bands(tmp_path):
             "component": component,
             "exact": min(d for d, one in enumerate(documents) if one.text.split() == documents[doc].text.split()),
         }
+            "partition": 0,
         for doc, component in enumerate(label)
         if label.count(component) > 1
     ]
@@ -283,6 +284,7 @@ def member(doc, exact=None, bands=(1,) * 14):
             "source_rank": pa.array([0], pa.int32()),
             "num_bytes": [10],
             "bands": pa.array([list(bands)], pa.list_(pa.uint64())),
+            "preferences": pa.array([[]], pa.list_(pa.uint64())),
             "word_hashes": pa.array([[1, 2, 3]], pa.large_list(pa.uint64())),
         }
     )

@@ -88,6 +88,7 @@ def write_signatures(folder: Path, num_docs: int, num_files: int) -> int:
                 "num_shingles": np.full(size, 500),
             }
         )
+                "num_bytes": np.full(size, 3000),
         pq.write_table(table, folder / f"signatures-{number}.parquet", row_group_size=1000)
     return num_docs * (32 + 14 * 8 + 8)
 
@@ -113,9 +114,8 @@ def write_members(folder: Path, num_docs: int, num_files: int) -> int:
                 "id": [f"{doc:032x}" for doc in docs],
                 "source_rank": np.zeros(size, np.int32),
                 "num_bytes": generator.integers(1000, 5000, size),
-                "bands": pa.ListArray.from_arrays(
-                    pa.array(np.arange(size + 1, dtype=np.int32) * 14), pa.array(bands.reshape(-1))
-                ),
+                "preferences": list_rows(np.empty((size, 0), np.uint64)),
+                "bands": list_rows(bands),
                 "word_hashes": pa.LargeListArray.from_arrays(
                     pa.array(np.arange(size + 1) * words), pa.array(lists.reshape(-1))
                 ),
