@@ -636,7 +636,6 @@ class Curation:
         kept = sum(ledger.kept for ledger in self.account.ledgers.values())
         size = sum(ledger.bytes_kept for ledger in self.account.ledgers.values())
         return f"{kept:,} documents, {size:,} bytes"
-        write_signatures(self)
 
     def _settle(self) -> None:
         measured: dict[str, dict[str, int]] = {}
