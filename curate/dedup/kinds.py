@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -61,14 +62,17 @@ class Lines(Settings):
 class Spans(Settings):
     """Cut the spans of text that several documents share word for word (Lee et al. 2022, arXiv:2107.06499).
 
+    What is cut are the tokens that a suffix array with this shortest length gives, across documents: a span that only one
+    document repeats is left alone. The tool of Lee et al. strikes all copies, `keep_first: false`.
+
     Attributes:
         min_tokens: Fewest tokens of a span; a token is a word, a number or a sign (`curate.words.split_words`), case counts.
         min_documents: Fewest documents that hold a span; copies of one text (a cluster) count as one document.
         action: `cut` the span as edits, or `flag` it: it is recorded only.
-        keep_first: Leave each span where it stands first, in the order of `keep`, then (path, offset); else it is cut
-            everywhere.
-        max_share: A document of which a larger share of the text is repeated is removed, not cut. `off`: only a document of
-            which nothing would stay is.
+        keep_first: Leave each span where it stands first: in the first document that holds it, by the order of `keep`, then
+            (path, offset), and in the copies of that document; else it is cut everywhere.
+        max_share: A document of which a larger share of the text (UTF-8 bytes of its tokens) would be cut is removed, and what
+            only it holds with it. `off`: only a document of which nothing would stay is.
         sources: The sources that are looked at; all if none is named.
     """
 
@@ -78,6 +82,23 @@ class Spans(Settings):
     keep_first: bool = True
     max_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     sources: tuple[str, ...] = ()
+
+    @field_validator("max_share", mode="before")
+    @classmethod
+    def _read_off(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and value.lower() == "off" else value
+
+    @model_validator(mode="after")
+    def _share_removes(self) -> Spans:
+        if self.max_share is not None and self.action == "flag":
+            raise ValueError(
+                "max_share removes documents, and action is flag, which only records; leave one of them out"
+            )
+        return self
+
+    def looks_at(self, source: str) -> bool:
+        """Return whether the documents of this source are looked at."""
+        return not self.sources or source in self.sources
 
 
 class Against(Settings):
@@ -93,16 +114,52 @@ class Against(Settings):
 
 
 class Semantic(Settings):
-    """Remove documents that say nearly the same as another in other words (SemDeDup, Abbas et al. 2023, arXiv:2303.09540).
+    """Remove documents that say nearly the same as another (SemDeDup, Abbas et al. 2023, arXiv:2303.09540).
+
+    Each document is a vector, and is compared with those of its group: of two whose vectors are at least `similarity`
+    alike, the one of higher priority stays. Groups are found by k-means. How alike texts look is the model's word: the mean of
+    word vectors sees subject and vocabulary, neither order nor negation, and hardly a number.
 
     Attributes:
-        model: A fastText model: a document's embedding is the mean of its words' vectors.
-        embeddings: Parquet files with columns `id` or `source_id`, and `embedding`, in place of a model.
-        similarity: Smallest cosine similarity of a pair.
-        clusters: Groups within which documents are compared, by k-means; by default the square root of their number.
+        model: Path or address of a fastText model, word vectors or a classifier (.bin, .ftz); a document's vector is the one
+            of `get_sentence_vector`.
+        sha256: Digest that the model file must have.
+        embeddings: In place of a model, Parquet files with `id` (of the document) or `source_id` (of the input), and
+            `embedding`, a list of numbers. A document that they do not name is left alone.
+        similarity: Smallest cosine of the angle between two vectors of one pair.
+        clusters: Number of groups within which documents are compared; by default the square root of the number of
+            documents. 1 compares all with all.
+        sources: The sources that are looked at; all if none is named.
     """
 
     model: str | None = None
+    sha256: str | None = None
     embeddings: tuple[str, ...] = ()
     similarity: Annotated[float, Field(gt=0, le=1)] = 0.95
-    clusters: Annotated[int, Field(ge=1)] | None = None
+    clusters: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    sources: tuple[str, ...] = ()
+
+    @field_validator("embeddings", mode="before")
+    @classmethod
+    def _one_path(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("sha256")
+    @classmethod
+    def _is_digest(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[0-9a-f]{64}", value):
+            raise ValueError(f"{value!r} is no sha256: 64 of the digits 0 to 9 and a to f")
+        return value
+
+    @model_validator(mode="after")
+    def _model_or_embeddings(self) -> Semantic:
+        if (self.model is None) == (not self.embeddings):
+            both = "names both" if self.embeddings else "needs one of"
+            raise ValueError(f"semantic {both} model (a fastText file) and embeddings (Parquet files): give one of them")
+        if self.sha256 is not None and self.model is None:
+            raise ValueError("sha256 is that of `model`; embeddings have none")
+        return self
+
+    def looks_at(self, source: str) -> bool:
+        """Return whether the documents of this source are looked at."""
+        return not self.sources or source in self.sources
