@@ -20,9 +20,9 @@ from curate.recipe import Recipe, SourceRecipe
 from curate.repeated import cut_lines, lines_measure
 from curate.resolved import resolve_bounds
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
+from curate.stage import canonical
 
 if TYPE_CHECKING:
-from curate.stage import canonical
     from curate.execute.local import LocalExecutor, TaskDone
     from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
@@ -65,8 +65,6 @@ class Shard:
         """Return the shard's file name in the run folder, without ending."""
         return f"{self.number:05d}"
 
-
-class Curation:
     def measurement(self, column: str) -> str | None:
         """Return the result key of the last block that measures a column, or None if none does."""
         keys = {block.key: block.step.adds for block in self.blocks}
@@ -76,6 +74,8 @@ class Curation:
                 return block.key
         return None
 
+
+class Curation:
     """The curation of one run; `Training` goes on where it ends."""
 
     def __init__(
@@ -367,7 +367,8 @@ class Curation:
         shard.judged, shard.revision = layout.judged, layout.revision
         last: list[Any] = []
         if self.clustered:
-            signatures = Signatures.of(clustering(self.recipe.dedup))
+            dedup = self.recipe.dedup
+            signatures = Signatures.of(clustering(dedup), stored=dedup is not None and dedup.stores_signatures)
             own = stage_key(signatures)
             masks = [block.stage_key for block in shard.finals if block.step.rewrites]
             shard.signatures = self.key("measure", revision=shard.revision, signatures=own, finals=masks)
@@ -432,10 +433,10 @@ class Curation:
                 tuple(shard.decided),
                 tuple(shard.edits),
                 shard.lines,
+                tuple((name, found) for name in keep.columns if (found := shard.measurement(name)) is not None),
             )
             for shard in self.shards
         ]
-                tuple((name, found) for name in keep.columns if (found := shard.measurement(name)) is not None),
 
     def cluster(self) -> str:
         """Find copies over all sources."""
@@ -462,10 +463,10 @@ class Curation:
                 revision=shard.revision,
                 first=shard.first,
                 rank=member.rank,
-                settings=stage_key(candidates),
-            )
                 keep=[canonical(one) for one in settings.keep.stored],
                 measures=member.measures,
+                settings=stage_key(candidates),
+            )
             self.shingles.append(key)
             documents = self.entry(shard.extracted).counts["extracted"]
             arguments = (key, settings, found, member, documents)

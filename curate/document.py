@@ -43,6 +43,7 @@ EXTRACTED = pa.schema(
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("language", pa.string()),  # declared
         pa.field("metadata", pa.large_string()),  # JSON object
+        pa.field("payload", pa.string()),  # xxh3_128 of RAW.content, 32 hex digits; null if the input gives text
     ]
 )
 

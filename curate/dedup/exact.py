@@ -11,6 +11,8 @@ import unicodedata
 
 import xxhash
 
+from curate.text.addresses import page_key
+
 
 def normal_form(text: str) -> str:
     """Return the text by which exact copies are equal."""
@@ -20,6 +22,12 @@ def normal_form(text: str) -> str:
 def exact_hash(text: str | None) -> str:
     """Return the stable 128-bit hash (xxh3_128 of UTF-8) of the normal form, as 32 hex digits; null counts as empty."""
     return xxhash.xxh3_128_hexdigest(normal_form(text or "").encode("utf-8", "surrogatepass"))
+
+
+def url_hash(url: str | None) -> str | None:
+    """Return the hash by which documents of one address are equal (32 hex digits), or None for a text that is no address."""
+    page = page_key(url) if url else None
+    return page if page is None else xxhash.xxh3_128_hexdigest(page.encode("utf-8", "surrogatepass"))
 
 
 EMPTY = exact_hash("")  # texts of white space alone: copies of nothing, never a cluster

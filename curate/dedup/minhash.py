@@ -106,6 +106,9 @@ def signature_schema() -> pa.Schema:
             pa.field("bands", pa.list_(pa.uint64()), nullable=False),
             pa.field("num_shingles", pa.int64(), nullable=False),
             pa.field("num_bytes", pa.int64(), nullable=False),
+            pa.field("url_hash", pa.string()),
+            pa.field("payload_hash", pa.string()),
+            pa.field("signature", pa.binary()),
         ]
     )
 
@@ -118,40 +121,57 @@ class Signatures(Stage):
     Attributes:
         ngram, rows, seed: As in `MinHash`.
         bands: As in `MinHash`; 0 leaves the band lists empty.
+        by: As in `Exact`.
+        stored: Whether the signatures themselves are kept (`Dedup.stores_signatures`).
     """
 
-    libraries: ClassVar[tuple[str, ...]] = ("xxhash",)
+    version: ClassVar[int] = 2
+    libraries: ClassVar[tuple[str, ...]] = ("xxhash", "idna")
 
     ngram: Annotated[int, Field(ge=1)] = 5
     bands: Annotated[int, Field(ge=0)] = 14
     rows: Annotated[int, Field(ge=1)] = 8
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    by: tuple[str, ...] = ("text",)
+    stored: bool = False
 
     @classmethod
-    def of(cls, dedup: Dedup) -> Signatures:
-        """Return the signatures that these settings compare."""
-        if dedup.minhash is None:
-            return cls(bands=0)
-        minhash = dedup.minhash
-        return cls(ngram=minhash.ngram, bands=minhash.bands, rows=minhash.rows, seed=minhash.seed)
-
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return exact_hash, bands, num_shingles and num_bytes: same rows, same order.
+    def of(cls, dedup: Dedup, *, stored: bool = False) -> Signatures:
+        """Return the signatures that these settings compare.
 
         Args:
-            batch: Has `text` (large_string; null counts as empty) and `word_hashes` (large_list of uint64).
+            dedup: The settings.
+            stored: As the attribute.
+        """
+        by = tuple(sorted(dedup.exact.by)) if dedup.exact is not None else ("text",)
+        if dedup.minhash is None:
+            return cls(bands=0, by=by)
+        minhash = dedup.minhash
+        return cls(ngram=minhash.ngram, bands=minhash.bands, rows=minhash.rows, seed=minhash.seed, by=by, stored=stored)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what copies are found by (`signature_schema`): same rows, same order.
+
+        Args:
+            batch: Has `text` (large_string; null counts as empty) and `word_hashes` (large_list of uint64); `url` and
+                `payload` (EXTRACTED) if documents are compared by them.
 
         Returns:
             exact_hash: string, 32 hex digits (`exact.exact_hash`). bands: list of uint64, one key for each band, or
             none if the document has no words. num_shingles: int64, repeats counted. num_bytes: int64, UTF-8 bytes.
+            url_hash: string, 32 hex digits (`exact.url_hash`), null without address. payload_hash: string, 32 hex digits,
+            null if the input gave text. Both are null if documents are not compared by them. signature: binary, the low 8 bits
+            of each MinHash value (b-bit minwise hashing, Li and Koenig 2010, with b = 8): a share of equal bytes p estimates a
+            similarity of (p - 1/256) / (1 - 1/256). Null if the document has no words, or if it is not to be stored.
         """
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from curate.dedup import kernels
-        from curate.dedup.exact import exact_hash
+        from curate.dedup.exact import exact_hash, url_hash
 
+        nothing = pa.nulls(batch.num_rows, pa.string())
         texts = batch["text"]
         values, counts = signatures(
             batch["word_hashes"], ngram=self.ngram, num_permutations=self.bands * self.rows, seed=self.seed
@@ -166,6 +186,20 @@ class Signatures(Stage):
                 pa.ListArray.from_arrays(pa.array(ends), pa.array(keys[counts > 0].reshape(-1))),
                 pa.array(counts),
                 num_bytes,
+                pa.array(map(url_hash, batch["url"].to_pylist()), pa.string()) if "url" in self.by else nothing,
+                batch["payload"] if "payload" in self.by else nothing,
+                low_bytes(values, counts > 0) if self.stored else nothing.cast(pa.binary()),
             ],
             schema=signature_schema(),
         )
+
+
+def low_bytes(values: npt.NDArray[np.uint32], present: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    """Return the low 8 bits of each value of a signature, one string of bytes a document, null where none is present."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = np.concatenate([[0], np.cumsum(np.where(present, values.shape[1], 0))]).astype(np.int32)
+    data = np.ascontiguousarray(values[present].astype(np.uint8))
+    validity = pa.array(present).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), len(values), [validity, pa.py_buffer(ends), pa.py_buffer(data)])

@@ -190,6 +190,11 @@ class Dedup(Stage):
         return self
 
     @property
+    def stores_signatures(self) -> bool:
+        """Whether signatures are needed as such, not only the bands cut from them."""
+        return self.signatures or self.against is not None
+
+    @property
     def copies(self) -> Dedup | None:
         """The same settings as far as they are about copies of documents, or None if they are not."""
         if self.exact is None and self.minhash is None:

@@ -44,6 +44,9 @@ SIGNATURES = pa.schema(
         ("bands", pa.list_(pa.uint64())),
         ("num_shingles", pa.int64()),
         ("num_bytes", pa.int64()),
+        ("url_hash", pa.string()),
+        ("payload_hash", pa.string()),
+        ("signature", pa.binary()),
     ]
 )
 
@@ -62,10 +65,10 @@ class ShardOfCorpus:
         decided: Result keys with removed.parquet, in phase order.
         edits: Result keys with edits.parquet, in phase order.
         lines: Result key of the hashed lines, or an empty string.
+        measures: Columns that say which copy stays, each with the result key of the last step that measures it.
     """
 
     source: str
-        measures: Columns that say which copy stays, each with the result key of the last step that measures it.
     rank: int
     first: int
     extracted: str
@@ -74,10 +77,10 @@ class ShardOfCorpus:
     decided: tuple[str, ...] = ()
     edits: tuple[str, ...] = ()
     lines: str = ""
+    measures: tuple[tuple[str, str], ...] = ()
 
 
 def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    measures: tuple[tuple[str, str], ...] = ()
     """Return the function that signs a batch (see `LastMeasure`); `argument` is the source and its `at: collect` steps.
 
     Near copies are found on the last revision, equal ones on the text that is written in the end: pages that differ in one
@@ -124,7 +127,6 @@ def shingles(
     members = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
     with context.writing(key) as output:
         batches = _members(context, settings, shard, members)
-        settings: The recipe's; `keep` says what is looked at besides the text.
         write_shingles(batches, str(output.path("shingles.parquet")), settings=settings)
 
 
@@ -132,13 +134,10 @@ def _members(
     context: TaskContext, settings: Dedup, shard: ShardOfCorpus, members: pa.Table
 ) -> Iterator[pa.RecordBatch]:
     """Yield the members' rows with their last revision's words, in document order.
-    measured = {
-        column: RowsBeside(context.entry(key).path("measurements.parquet"), ["id", column])
-        for column, key in shard.measures
-    }
 
     Args:
         context: Of the task.
+        settings: The recipe's; `keep` says what is looked at besides the text.
         shard: The shard.
         members: The shard's part of components.parquet: doc (ascending), component, exact.
     """
@@ -146,30 +145,34 @@ def _members(
         return
     docs = members["doc"].to_numpy()
     signed = RowsBeside(context.entry(shard.signatures).path("measurements.parquet"), ["id", "bands", "num_bytes"])
+    measured = {
+        column: RowsBeside(context.entry(key).path("measurements.parquet"), ["id", column])
+        for column, key in shard.measures
+    }
     first = shard.first
     for batch in read_batches(context.entry(shard.extracted).path("extracted.parquet")):
         rows = signed.take(batch.num_rows)
         beside = {column: file.take(batch.num_rows) for column, file in measured.items()}
-        numbers = {name: table[name].combine_chunks().take(places) for name, table in beside.items()}
-        metadata = last["metadata"] if settings.keep.dated else None
-        preferences = stored_preferences(settings.keep, metadata, numbers, last.num_rows)
         for table in (rows, *beside.values()):
             same_rows(shard.source, "cluster", "", batch["id"].to_pylist(), table["id"].to_pylist())
         start, stop = np.searchsorted(docs, [first, first + batch.num_rows]).tolist()
         places = pa.array(docs[start:stop] - first)
         first += batch.num_rows
         if start == stop:
-                "preferences": list_rows(preferences),
             continue
         last = last_revision(context, shard.source, shard.blocks, batch.take(places))
         facts = rows.take(places).combine_chunks()
         some = members.slice(start, stop - start).combine_chunks()
+        numbers = {name: table[name].combine_chunks().take(places) for name, table in beside.items()}
+        metadata = last["metadata"] if settings.keep.dated else None
+        preferences = stored_preferences(settings.keep, metadata, numbers, last.num_rows)
         yield pa.record_batch(
             {
                 **{name: some[name].chunk(0) for name in ("doc", "component", "exact")},
                 "id": last["id"],
                 "source_rank": pa.array([shard.rank] * last.num_rows, pa.int32()),
                 **{name: facts[name].chunk(0) for name in ("num_bytes", "bands")},
+                "preferences": list_rows(preferences),
                 "word_hashes": with_words(last, ("word_hashes",))["word_hashes"],
             }
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from curate.document import EXTRACTED, REMOVED_EARLY
 from curate.errors import CurateError, InputError, StageError
@@ -183,11 +184,18 @@ def _process(
         "id": pa.array([ids[row] for row in rows], pa.string()),
         "source": pa.array([settings.source] * len(rows), pa.string()),
         "path": pa.array([file.path] * len(rows), pa.string()),
+        "payload": _digests(batch["content"], rows),
     }
     arrays = [columns[name] if name in columns else kept[name] for name in EXTRACTED.names]
     return pa.RecordBatch.from_arrays(
         [array.cast(want.type) for array, want in zip(arrays, EXTRACTED, strict=True)], schema=EXTRACTED
     ), [bad[row] for row in sorted(bad)]
+
+
+def _digests(content: pa.Array, rows: Sequence[int]) -> pa.Array:
+    """Return the digest of the content of each of these rows (see EXTRACTED.payload), null where there is none."""
+    buffers = (content[row].as_buffer() for row in rows)
+    return pa.array([None if one is None else xxhash.xxh3_128_hexdigest(one) for one in buffers], pa.string())
 
 
 def _documents(batch: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:

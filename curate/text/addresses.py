@@ -34,10 +34,26 @@ _ADDRESS = re.compile(
     re.DOTALL,
 )
 _OPAQUE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^/\s]\S*")  # urn:isbn:..., with nothing in it to make canonical
+_OWN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/*\Z)\S+")
+_NO_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:/|\Z)")
 _PERCENT = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F))  # what `quote` leaves alone
 _DEFAULT_PORTS = ("", "80", "443")
+
+# What `page_key` leaves out.
+_WWW = re.compile(r"www\d*\.(?=[^.]+\.)")
+_SESSION_IN_PATH = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
+_FOLLOWING = (
+    re.compile(  # parameters of advertisers, mailings and analytics; each names the visitor's way, not the page
+        r"utm_\w+|_ga|_gl|gclid|gclsrc|dclid|[gw]braid|srsltid|fbclid|igshid|msclkid|ys?clid|twclid|ttclid|li_fat_id"
+        r"|mc_[ce]id|_hsenc|_hsmi|__hs(?:tc|sc|fp)|mkt_tok|vero_(?:id|conv)|oly_(?:anon|enc)_id"
+        r"|(?:pk|mtm|piwik|matomo)_(?:campaign|keyword|kwd|source|medium|content|cid|group|placement)",
+        re.IGNORECASE,
+    )
+)
+_SESSION = re.compile(r"(?:phpsessid|jsessionid|aspsessionid\w*)=.*|sid=[0-9a-z]{32}", re.IGNORECASE)
+_COLDFUSION = frozenset(("cfid", "cftoken"))  # a session where both stand; `cfid` alone may name a category
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +170,43 @@ def looked_up(url: str) -> Iterator[str]:
     if address.path and address.path.count("/") <= MAX_SEGMENTS:
         yield f"below {address.place}{address.path}"
     yield f"page {address.place}{address.path}{address.query}"
+
+
+def page_key(text: str) -> str | None:
+    """Return the form in which all addresses of one page agree, or None if the text is no address.
+
+    The canonical form above and, as far as it names the same page on any common server, what the keys of web archives leave
+    out, too (the sort-friendly addresses of the Internet Archive): a `www.` or `www2.` before a host that goes on with two
+    names; the order of query parameters (those of one name keep theirs), and empty ones; session numbers (PHPSESSID,
+    ASPSESSIONID..., JSESSIONID in query or path, CFID with CFTOKEN, `sid` of 32 letters or digits); and the
+    parameters by which advertisers, mailings and analytics follow a visitor (`utm_...`, `gclid`, `fbclid`, ...). Other than
+    there, the case of path and query counts. An address without a host (`urn:isbn:...`, `file:///...`) is its own form. A
+    word without scheme and dot (`unknown`, `n/a`) is no address.
+    """
+    text = text.strip()
+    address = None if _NO_HOST.match(text) else parse_address(text)
+    if address is None or not ("." in address.host or ":" in address.host or "://" in text):
+        return text if _OWN.fullmatch(text) else None
+    place = _WWW.sub("", address.place, count=1) if address.place.startswith("www") else address.place
+    path = address.path
+    if ";" in path:
+        path = _SESSION_IN_PATH.sub("", path).rstrip("/")
+    return f"{place}{path}{_page_query(address.query[1:])}"
+
+
+def _page_query(query: str) -> str:
+    """Return what of a query tells pages apart, with its question mark; or an empty string."""
+    if not query:
+        return ""
+    pairs = [(one.partition("=")[0], one) for one in query.split("&") if one]
+    left_out = _COLDFUSION if {name.lower() for name, _ in pairs} >= _COLDFUSION else frozenset()
+    kept = [
+        pair
+        for pair in pairs
+        if not (_FOLLOWING.fullmatch(pair[0]) or _SESSION.fullmatch(pair[1]) or pair[0].lower() in left_out)
+    ]
+    kept.sort(key=lambda pair: pair[0])
+    return "?" + "&".join(one for _, one in kept) if kept else ""
 
 
 def shown(form: str) -> str:
