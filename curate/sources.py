@@ -53,7 +53,7 @@ def with_local_models(recipe: Recipe, cache: Cache) -> tuple[Recipe, list[dict[s
             for name in step.files if step is not None else ():
                 address = getattr(step, name, None)
                 if isinstance(address, str) and is_remote(address):
-                    path = _fetched(address, stated, cache)
+                    path = fetch_model(address, stated, cache)
                     found[name] = str(path)
                     facts.append(
                         {"source": source.name, "block": block.name, "url": address, "sha256": cache.digest(path)}
@@ -65,7 +65,7 @@ def with_local_models(recipe: Recipe, cache: Cache) -> tuple[Recipe, list[dict[s
     return replace(recipe, sources=tuple(sources)), facts
 
 
-def _fetched(address: str, stated: str | None, cache: Cache) -> Path:
+def fetch_model(address: str, stated: str | None, cache: Cache) -> Path:
     """Return the local copy of a remote file, which has the digest that is stated, if one is."""
     from curate.remote import download, list_remote
 

@@ -52,6 +52,35 @@ def stored_preferences(
     return np.stack(columns, 1) if columns else np.empty((rows, 0), np.uint64)
 
 
+def priority_columns(
+    keep: Keep,
+    ranks: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    ids: npt.NDArray[np.uint64],
+    stored: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.uint64]:
+    """Return numbers that sort documents by priority, first column first, shape (rows, columns); ties go in document order.
+
+    Args:
+        keep: The settings.
+        ranks: Of the documents' sources (`Keep.ranks`), at least 0, shape (rows,).
+        sizes: UTF-8 bytes of their texts, shape (rows,).
+        ids: Higher and lower half of each id, shape (rows, 2).
+        stored: Of `stored_preferences`, shape (rows, preferences).
+    """
+    columns = [ranks.astype(np.uint64)]
+    for one in keep.then:
+        if one == "longest":
+            columns.append(~sizes.astype(np.uint64))
+        elif one == "shortest":
+            columns.append(sizes.astype(np.uint64))
+        elif one == "id":
+            columns += [ids[:, 0], ids[:, 1]]
+        elif one != "first":
+            columns.append(stored[:, keep.stored.index(one)])
+    return np.stack(columns, 1)
+
+
 def reversed_order(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return numbers in the opposite order; those that say that something is missing stay the largest."""
     return np.where(numbers == _NONE, numbers, np.minimum(~numbers, _LARGEST))
