@@ -134,6 +134,16 @@ DUPLICATES = pa.schema(
     ]
 )
 
+# semantic.parquet: the documents that go because another one says nearly the same (`dedup.semantic`).
+SEMANTIC = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("kept_id", pa.string(), nullable=False),  # of those of higher priority that stay the most similar one
+        pa.field("similarity", pa.float64(), nullable=False),  # cosine of the angle between both vectors, as int8
+        pa.field("cluster", pa.int64(), nullable=False),  # number of the group in which they were compared
+    ]
+)
+
 CONTAMINATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
