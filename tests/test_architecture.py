@@ -107,7 +107,7 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured",
+        ("curate.sources", "curate.semantic", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
@@ -300,6 +300,8 @@ def test_start_up_is_light(code: str) -> None:
 EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made without values
     "Against": {"runs": ("runs/earlier",)},
     "Highest": {"highest": "quality_score"},
+    "Semantic": {"model": "vectors.bin"},
+    "WordVectors": {"model": "vectors.bin", "digest": "0" * 64},
     "Lowest": {"lowest": "quality_score"},
     "Decontaminate": {"benchmarks": ("bench.jsonl",)},
     "Classifier": {"label": "topic"},
