@@ -19,6 +19,7 @@ from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
 from curate.repeated import cut_lines, lines_measure
 from curate.resolved import resolve_bounds
+from curate.semantic import vectors_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 from curate.stage import canonical
 
@@ -53,6 +54,7 @@ class Shard:
     signatures: str = ""
     matches: str = ""
     lines: str = ""
+    vectors: str = ""
     decided: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
     choice: tuple[str, str] | None = None
@@ -380,6 +382,10 @@ class Curation:
         if lines is not None:
             shard.lines = lines.key
             last.append(lines)
+        vectors = vectors_measure(self, shard)
+        if vectors is not None:
+            shard.vectors = vectors.key
+            last.append(vectors)
         if index is not None:
             settings = self.recipe.decontaminate
             assert settings is not None
