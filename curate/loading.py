@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from curate.classify.settings import Classifier
 from curate.decontaminate.settings import Decontaminate
+from curate.dedup.kinds import Semantic
 from curate.dedup.settings import Dedup, Keep, Validation
 from curate.errors import Problem, RecipeError, UsageError
 from curate.expression import expression_columns, expression_problem
@@ -174,6 +175,7 @@ class _Loader:
             for listed in Remove.model_fields
         ]
         keys += [("decontaminate", "benchmarks"), ("tokenizer", "load")]
+        keys += [("dedup", "semantic", name) for name in ("model", "embeddings")]
         return {dotted(key): self.tree.shown_place(key) for key in keys if self.tree.has(key)}
 
     def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
@@ -500,6 +502,8 @@ class _Loader:
                         f"names '{name}', which is no source of texts{nearest(name, names)}",
                     )
             self._check_preferences(sources, dedup.keep)
+            if dedup.semantic is not None:
+                self._check_semantic(dedup.semantic, [source.name for source in sources])
         self._check_weights(names)
         self._check_groups(sources, mixture)
         classifier = sections["classifier"]
@@ -550,6 +554,19 @@ class _Loader:
                 what = "holds no numbers" if column in kinds else "is measured by no step of any source"
                 message = f"'{column}' {what}{nearest(column, numbers)} Numbers: {', '.join(numbers) or 'none'}."
                 self.problem(("dedup", "keep", "then"), message)
+
+    def _check_semantic(self, semantic: Semantic, texts: Sequence[str]) -> None:
+        """Refuse sources without texts, and paths with variables that are not set."""
+        for name in semantic.sources:
+            if name not in texts:
+                message = f"names '{name}', which is no source of texts{nearest(name, texts)}"
+                self.problem(("dedup", "semantic", "sources"), message)
+        for field, paths in (("model", (semantic.model,)), ("embeddings", semantic.embeddings)):
+            for path in paths:
+                try:
+                    expand_variables(path or "")
+                except ValueError as error:
+                    self.problem(("dedup", "semantic", field), str(error))
 
     def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None) -> None:
         """Refuse groups of a source by a column that none of its steps measures, or that holds no labels."""
