@@ -21,6 +21,7 @@ from curate.loading import load
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
 from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
+from curate.semantic import check_semantic
 
 DEFAULT_MEMORY = 1 << 30
 
@@ -39,7 +40,7 @@ _OURS = re.compile(
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
     r"|tokens/[^/]+/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
     r"|tokenizer/(tokenizer\.model|card\.json)"
-    r"|(duplicates|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
+    r"|(duplicates|semantic|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _RESOLVED = "# The resolved recipe:"  # how recipe.yaml of a run folder begins
@@ -152,9 +153,14 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
 
 
 def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Yield key and path of what a recipe reads besides its sources: benchmarks and removal lists."""
+    """Yield key and path of what a recipe reads besides its sources: benchmarks and removal lists, models and embeddings of dedup."""
     for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
         yield "decontaminate.benchmarks", path
+    semantic = recipe.dedup.semantic if recipe.dedup is not None else None
+    if semantic is not None:
+        yield from (("dedup.semantic.embeddings", path) for path in semantic.embeddings)
+        if semantic.model is not None:
+            yield "dedup.semantic.model", semantic.model
     for source in recipe.sources:
         for name in ("ids", "urls"):
             listed = getattr(source.gate.remove, name)
@@ -413,6 +419,7 @@ def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
     from curate.sources import resolve_paths
 
+    check_semantic(recipe, store)
     settings = recipe.tokenizer
     if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):
         from curate.tokens.tokenizer import Tokenizer
