@@ -21,9 +21,10 @@ from curate.expression import expression_columns, expression_problem
 from curate.filter.buckets import QualityBuckets
 from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
+from curate.groups import CLUSTER_SIZE, ByLabel
 from curate.inputs import expand_variables, is_remote
 from curate.listed import Listed
-from curate.mix import ByLabel, Mixture
+from curate.mix import Mixture
 from curate.plugin import load_module, module_name, step_class
 from curate.read.token_files import TokenFiles
 from curate.recipe import (
@@ -174,7 +175,7 @@ class _Loader:
             for name in self.tree.value["sources"]
             for listed in Remove.model_fields
         ]
-        keys += [("decontaminate", "benchmarks"), ("tokenizer", "load")]
+        keys += [("decontaminate", "benchmarks"), ("dedup", "against", "runs"), ("tokenizer", "load")]
         keys += [("dedup", "semantic", name) for name in ("model", "embeddings")]
         return {dotted(key): self.tree.shown_place(key) for key in keys if self.tree.has(key)}
 
@@ -495,17 +496,17 @@ class _Loader:
                     self.problem(
                         ("dedup", "keep", "order"), f"names '{name}', which is no source{nearest(name, names)}"
                     )
-            for name in dedup.lines.sources if dedup.lines is not None else ():
-                if name not in [source.name for source in sources]:
-                    self.problem(
-                        ("dedup", "lines", "sources"),
-                        f"names '{name}', which is no source of texts{nearest(name, names)}",
-                    )
+            texts = [source.name for source in sources]
+            for kind, looked in (("lines", dedup.lines), ("spans", dedup.spans)):
+                for name in looked.sources if looked is not None else ():
+                    if name not in texts:
+                        message = f"names '{name}', which is no source of texts{nearest(name, texts)}"
+                        self.problem(("dedup", kind, "sources"), message)
             self._check_preferences(sources, dedup.keep)
             if dedup.semantic is not None:
                 self._check_semantic(dedup.semantic, [source.name for source in sources])
         self._check_weights(names)
-        self._check_groups(sources, mixture)
+        self._check_groups(sources, mixture, dedup)
         classifier = sections["classifier"]
         for name in classifier.named() if classifier is not None else ():
             if name not in [source.name for source in sources]:
@@ -568,21 +569,31 @@ class _Loader:
                 except ValueError as error:
                     self.problem(("dedup", "semantic", field), str(error))
 
-    def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None) -> None:
-        """Refuse groups of a source by a column that none of its steps measures, or that holds no labels."""
+    def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None, dedup: Dedup | None) -> None:
+        """Refuse groups of a source by a column that none of its steps measures, or that holds no labels, or no numbers."""
         texts = {source.name: source for source in sources}
         for name, one in (mixture.weights if mixture is not None else {}).items():
             if not isinstance(one, ByLabel):
+                continue
+            key = ("mixture", "weights", name, "by")
+            if one.by == CLUSTER_SIZE and name in texts:
+                if dedup is None or (dedup.exact is None and dedup.minhash is None):
+                    message = "counts the copies that dedup removes, so it needs `dedup` with exact or minhash."
+                    self.problem(key, f"'{CLUSTER_SIZE}' {message}")
                 continue
             known: dict[str, str] = {}
             for block in texts[name].steps if name in texts else ():
                 if block.step is not None and block.step.at == "here":
                     known |= dict(block.step.adds)
-            labels = [column for column, kind in known.items() if kind in ("string", "int64", "bool")]
-            if one.by not in labels:
-                what = "is no label" if one.by in known else "is measured by no step of this source"
-                message = f"'{one.by}' {what}{nearest(one.by, labels)} Labels: {', '.join(labels) or 'none'}."
-                self.problem(("mixture", "weights", name, "by"), message)
+            what, kinds = ("label", ("string", "int64", "bool")) if one.repeat is None else ("whole number", ("int64",))
+            fit = [
+                *(column for column, kind in known.items() if kind in kinds),
+                *([CLUSTER_SIZE] if name in texts else []),
+            ]
+            if one.by not in fit:
+                is_not = f"is no {what}" if one.by in known else "is measured by no step of this source"
+                message = f"'{one.by}' {is_not}{nearest(one.by, fit)} {what.capitalize()}s: {', '.join(fit) or 'none'}."
+                self.problem(key, message)
 
     def _check_weights(self, names: tuple[str, ...]) -> None:
         written = self.tree.value.get("mixture")

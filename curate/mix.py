@@ -6,7 +6,6 @@ number of tokens. Training reads windows of C tokens, so every share is rounded 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import floor
@@ -15,14 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from curate.errors import StageError
+from curate.groups import ByLabel, exact, parse_weight
 from curate.stage import Settings
 from curate.text.quantities import parse_count
-
-
-def _weight(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ValueError(f"the weight is {value!r}; it must be a number of at least 0")
-    return float(value)
 
 
 def _epochs(value: object) -> float:
@@ -31,82 +25,8 @@ def _epochs(value: object) -> float:
     return float(value)
 
 
-def _labels(value: object) -> object:
-    """Return the labels that a recipe means: one or several, where `10-17` is a range of whole numbers."""
-    found: list[str] = []
-    for one in value if isinstance(value, tuple | list) else (value,):
-        if isinstance(one, bool):
-            found.append("true" if one else "false")
-        elif isinstance(one, str) and (match := _RANGE.fullmatch(one)):
-            low, high = int(match[1]), int(match[2])
-            if not low <= high <= low + 10_000:
-                raise ValueError(f"{one!r} is no range; write the lower number first")
-            found += map(str, range(low, high + 1))
-        elif isinstance(one, str | int):
-            found.append(str(one))
-        else:
-            raise ValueError(f"{one!r} is no label; write labels, numbers, or a range such as 10-17")
-    return tuple(found)
-
-
-Weight = Annotated[float, BeforeValidator(_weight)]
-REST = "rest"  # the group of all labels that no group names
-_RANGE = re.compile(r"(\d+)-(\d+)")
-_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
-
-
-class Group(Settings):
-    """Some labels of a source, drawn as a source of their own.
-
-    Attributes:
-        weight: Share of the tokens.
-        of: The labels; by default the one that the group is named after.
-    """
-
-    weight: Weight
-    of: Annotated[tuple[str, ...], BeforeValidator(_labels), Field(min_length=1)] | None = None
-
-
-class ByLabel(Settings):
-    """Weights of a source's documents by a label: quality buckets, topics, languages.
-
-    Attributes:
-        by: Column that a step of the source measures: labels, or whole numbers.
-        groups: Name to labels and weight. Documents of all other labels, and without one, are the group `rest`: of weight 0
-            unless it is given one.
-    """
-
-    by: str
-    groups: Annotated[dict[str, Group], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _disjoint(self) -> ByLabel:
-        for name, group in self.groups.items():
-            if not _GROUP.fullmatch(name):
-                raise ValueError(
-                    f"{name!r} is no name of a group: letters, digits, '_', '-' and '.' (it becomes a folder)"
-                )
-            if name == REST and group.of is not None:
-                raise ValueError("rest is the group of all labels that no group names; leave `of` out")
-        named = [label for labels in self.labels().values() for label in labels]
-        if twice := sorted({label for label in named if named.count(label) > 1}):
-            raise ValueError(f"{', '.join(twice)} stands in two groups")
-        return self
-
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """Return the labels of each group, `rest` last and without any."""
-        found = {name: group.of or (name,) for name, group in self.groups.items() if name != REST}
-        return found | {REST: ()}
-
-    def weights(self) -> dict[str, float]:
-        """Return the weight of each group, `rest` last."""
-        found = {name: group.weight for name, group in self.groups.items()}
-        rest = found.pop(REST, 0.0)
-        return found | {REST: rest}
-
-
 def _weight_or_groups(value: object) -> object:
-    return value if isinstance(value, Mapping | ByLabel) else _weight(value)
+    return value if isinstance(value, Mapping | ByLabel) else parse_weight(value)
 
 
 Epochs = Annotated[float, BeforeValidator(_epochs)]
@@ -132,7 +52,7 @@ class Mixture(Settings):
     Attributes:
         weights: Share of the tokens by source, any positive sum; they are normalised, and the report states both. A source
             that is not named, or has weight 0, is never drawn. In place of a number, `ByLabel` divides a source: each group
-            of labels is a stream of its own, named `<source>/<group>`.
+            of labels, or of numbers, is a stream of its own, named `<source>/<group>`.
         tokens: The budget, such as 1M. `up_to` takes all that the caps allow, `{up_to: 1M}` at most that and less where
             the caps allow no more; a plain number that the caps do not allow stops the run.
         max_epochs: How often a source may be shown, for all sources or by source (`<source>/<group>` for a group, `*` for all
@@ -148,7 +68,7 @@ class Mixture(Settings):
     @field_validator("weights")
     @classmethod
     def _some_weight(cls, weights: dict[str, float | ByLabel]) -> dict[str, float | ByLabel]:
-        if not any(any(one.weights().values()) if isinstance(one, ByLabel) else one for one in weights.values()):
+        if not any(one.total() if isinstance(one, ByLabel) else one for one in weights.values()):
             names = ", ".join(f"{name}: 0" for name in weights)
             raise ValueError(f"all weights are 0 ({names}); at least one must be above 0")
         return weights
@@ -173,27 +93,40 @@ class Mixture(Settings):
                 return self.max_epochs[name]
         return None
 
-    def streams(self) -> dict[str, float]:
-        """Return the weight of each stream: of a source, or of `<source>/<group>`."""
-        found: dict[str, float] = {}
+    def streams(self, windows: Mapping[str, int] | None = None) -> dict[str, Fraction]:
+        """Return the weight of each stream, as exact as written: of a source, or of `<source>/<group>`.
+
+        Args:
+            windows: Windows of tokens in each stream; of use to `ByLabel.repeat` alone (see `ByLabel.weights`).
+        """
+        found: dict[str, Fraction] = {}
         for name, one in self.weights.items():
             if isinstance(one, ByLabel):
-                found |= {f"{name}/{group}": weight for group, weight in one.weights().items()}
+                inside = {group: (windows or {}).get(f"{name}/{group}", 0) for group in one.labels()}
+                found |= {f"{name}/{group}": weight for group, weight in one.weights(inside).items()}
             else:
-                found[name] = one
+                found[name] = exact(one)
         return found
+
+    def repeats(self) -> dict[str, float]:
+        """Return how often documents are repeated, for each `<source>/<group>` of a table (see `ByLabel.repeat`)."""
+        return {
+            f"{name}/{group}": times
+            for name, one in self.weights.items()
+            if isinstance(one, ByLabel)
+            for group, times in one.repeats().items()
+        }
 
     def by_source(self) -> dict[str, float]:
         """Return the weight of each source, its groups together."""
-        return {
-            name: sum(one.weights().values()) if isinstance(one, ByLabel) else one for name, one in self.weights.items()
-        }
+        return {name: one.total() if isinstance(one, ByLabel) else one for name, one in self.weights.items()}
 
 
 def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, window: int, seed: int) -> dict[str, Any]:
     """Return the content of `mixture.json`, which `curate.tokens.order.Plan.load` reads.
 
-    1. Each source is asked for its weight's share of the budget.
+    1. Each source is asked for its weight's share of the budget. Where a table repeats documents, its groups are asked for
+       shares of their source's in proportion to repetitions times windows, so that their epochs are as the table's numbers.
     2. A source gives at most its cap, and nothing if it has no whole window. What is short goes to the others in
        proportion to weight: first as far as it makes nobody repeat, then without regard to repeats, never over a cap.
     3. Shares are rounded to whole windows by largest remainders; ties go to the first name.
@@ -216,9 +149,10 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     # Imported here: a recipe is checked without numpy and pyarrow.
     from curate.tokens.order import BLOCK_SLOTS, num_windows
 
-    streams = settings.streams()
-    weights = {name: _exact(streams.get(name, 0.0)) for name in sorted({*available_tokens, *streams})}
-    windows = {name: num_windows(available_tokens[name], window) for name in weights}
+    names = sorted({*available_tokens, *settings.streams()})
+    windows = {name: num_windows(available_tokens[name], window) for name in names}
+    streams, repeats = settings.streams(windows), settings.repeats()
+    weights = {name: streams.get(name, Fraction(0)) for name in names}
     drawable = [name for name, weight in weights.items() if weight and windows[name]]
     if not drawable:
         empty = ", ".join(name for name, weight in weights.items() if weight)
@@ -239,7 +173,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     shortfall = sum(asked[name] - drawn[name] for name in (*capped, *gone))
     report = {
         name: {
-            "weight_asked": streams.get(name, 0.0),
+            "weight_asked": float(weights[name]),
             "weight_normalised": float(weights[name] / total_weight),
             "tokens_available": available_tokens[name],
             "windows_available": windows[name],
@@ -248,6 +182,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
             "epochs": drawn[name] / windows[name] if windows[name] else 0.0,
             "weight_realised": drawn[name] / budget,
             "cap_hit": caps.get(name) == drawn[name],
+            **({"repeat": repeats[name]} if name in repeats else {}),
         }
         for name in weights
     }
@@ -265,13 +200,8 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     }
 
 
-def _exact(weight: float) -> Fraction:
-    """Return the weight as written (0.6 is six tenths), so that no rounding of binary floats decides about a window."""
-    return Fraction(repr(weight))
-
-
 def _cap(epochs: float | None, windows: int) -> int | None:
-    return None if epochs is None else floor(_exact(epochs) * windows)
+    return None if epochs is None else floor(exact(epochs) * windows)
 
 
 def _budget_in_windows(
@@ -378,6 +308,9 @@ def _warnings(
             )
         elif entry["weight_asked"] and not entry["windows_drawn"]:
             warnings.append(f"Source '{name}' gives nothing: its share is less than one window of {window:,} tokens.")
+        elif entry.get("repeat") and entry["tokens_available"] and not entry["windows_available"]:
+            what = f"{entry['tokens_available']:,} tokens are no whole window of {window:,}"
+            warnings.append(f"Group '{name}' is never drawn: its {what}.")
         elif name not in settings.streams():
             warnings.append(f"Source '{name}' has no weight and is never drawn.")
         if name in taking_over:

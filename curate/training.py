@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
-from curate.curation import Curation, Shard
+from curate.curation import Curation
 from curate.errors import CurateError, Problem, RecipeError, StageError
-from curate.mix import ByLabel
+from curate.groups import CLUSTER_SIZE, ByLabel
 from curate.plan import Task
 from curate.recipe import PRESET_CONTEXT, Train
 from curate.sources import resolve_paths
@@ -227,10 +227,12 @@ class Training:
             labels, keys = one.labels(), []
             for shard in run.shards:
                 if shard.source.name == name:
-                    measured = _measurement(shard, one.by)
+                    sized = one.by == CLUSTER_SIZE
+                    measured = shard.collected if sized else shard.measurement(one.by)
                     some = list(labels.values())
                     key = run.key("arrange", encoded=shard.encoded, measured=measured, by=one.by, labels=some)
-                    arguments = (key, name, shard.encoded, measured, one.by, some)
+                    file = "documents.parquet" if sized else "measurements.parquet"
+                    arguments = (key, name, shard.encoded, (measured, file), one.by, some)
                     tasks.append(Task("arrange", name, f"groups {shard.name}", (key,), assign_groups, arguments))
                     keys.append(key)
             found[name] = (tuple(labels), keys)
@@ -347,16 +349,6 @@ class Training:
         for folder in (self.curation.output / "train").iterdir():
             if folder.name not in {str(seed) for seed in seeds}:
                 shutil.rmtree(folder)
-
-
-def _measurement(shard: Shard, column: str) -> str:
-    """Return the result key of the last block of a shard that measures a column."""
-    keys = {block.key: block.step.adds for block in shard.blocks}
-    for block in reversed(shard.judged):
-        adds = block.ranking.adds if block.ranking is not None else keys.get(block.key or "", {})
-        if column in adds and block.key is not None:
-            return block.key
-    raise AssertionError(f"no block measures {column}: the recipe was checked")
 
 
 def _stamp(folder: Path) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import machine
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from curate.errors import RecipeError
+from curate.groups import ByLabel, group_finder
 from curate.loading import load
-from curate.mix import ByLabel, Mixture
+from curate.mix import Mixture
 from curate.report.trace import trace
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
@@ -65,18 +65,50 @@ def by_label(**groups: Any) -> ByLabel:
     return ByLabel(by="x", groups=groups)
 
 
+def placed(one: ByLabel, *values: object) -> list[str]:
+    names, group_of = list(one.labels()), group_finder(list(one.labels().values()))
+    return [names[group_of(value)] for value in values]
+
+
 def test_labels_of_groups():
     one = by_label(high={"of": "17-19", "weight": 2}, low={"of": (1, "3-4", "x"), "weight": 0.5}, news={"weight": 1})
-    assert one.labels() == {"high": ("17", "18", "19"), "low": ("1", "3", "4", "x"), "news": ("news",), "rest": ()}
+    assert list(one.labels()) == ["high", "low", "news", "rest"]
+    assert placed(one, 17, 18, 19, "18", 16, 20) == ["high", "high", "high", "high", "rest", "rest"]
+    assert placed(one, 1, 2, 3, 4, 5, "x", "news", None, "018") == [
+        "low",
+        "rest",
+        *["low"] * 2,
+        "rest",
+        "low",
+        "news",
+        *["rest"] * 2,
+    ]
     assert one.weights() == {"high": 2.0, "low": 0.5, "news": 1.0, "rest": 0.0}
-    assert by_label(yes={"of": True, "weight": 1}).labels()["yes"] == ("true",)
+    assert placed(by_label(yes={"of": True, "weight": 1}), True, False, 1, "true") == ["yes", "rest", "rest", "yes"]
     assert by_label(a={"weight": 1}, rest={"weight": 3}).weights() == {"a": 1.0, "rest": 3.0}
+
+
+def test_a_range_without_an_end():
+    one = by_label(few={"of": [0, "2-99"], "weight": 1}, many={"of": "100-", "weight": 1})
+    assert placed(one, 0, 1, 2, 99, 100, 10**17, "100-", None) == [
+        "few",
+        "rest",
+        "few",
+        "few",
+        "many",
+        "many",
+        "many",
+        "rest",
+    ]
 
 
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         ({"a": {"of": "1-3", "weight": 1}, "b": {"of": "3", "weight": 1}}, "3 stands in two groups"),
+        ({"a": {"of": "10-", "weight": 1}, "b": {"of": "5-12", "weight": 1}}, "10-12 stands in two groups"),
+        ({"a": {"of": "10-", "weight": 1}, "b": {"of": "20-", "weight": 1}}, "20- stands in two groups"),
+        ({"a": {"of": ["x", 7], "weight": 1}, "b": {"of": [7, "x"], "weight": 1}}, "7, x stands in two groups"),
         ({"a": {"of": "9-3", "weight": 1}}, "write the lower number first"),
         ({"a/b": {"weight": 1}}, "is no name of a group"),
         ({"rest": {"of": "1", "weight": 1}}, "leave `of` out"),
@@ -211,4 +243,5 @@ def test_the_resolved_recipe_loads_back(tmp_path):
     recipe = load(project(tmp_path))
     (tmp_path / "again.yaml").write_text(recipe.as_yaml())
     assert load(tmp_path / "again.yaml") == recipe
-    assert np.isclose(sum(recipe.mixture.streams().values()), 5) if recipe.mixture else False
+    assert recipe.mixture is not None
+    assert sum(recipe.mixture.streams().values()) == 5

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.dedup.spill import Sorter
+from curate.groups import group_finder
 from curate.inputs import InputFile, fetch
 from curate.ledger import balance
 from curate.pipeline import ParquetFile, read_batches, rows_written
@@ -243,23 +244,23 @@ def assign_groups(
     key: str,
     source: str,
     encoded: str,
-    measured: str,
+    measured: tuple[str, str],
     column: str,
     labels: Sequence[Sequence[str]],
 ) -> None:
-    """Write groups.parquet: for each encoded document of a shard the number of the group that its label is in.
+    """Write groups.parquet: for each encoded document of a shard the number of the group that its label, or number, is in.
 
     Args:
         context: Of the task.
         key: Result key.
         source: Name of the source.
         encoded: Encode result of the shard: the documents that were kept, in file order.
-        measured: Result with measurements.parquet: all documents of the shard, in file order.
+        measured: Result and Parquet file with the column: all documents of the shard, or those that were kept, in file
+            order.
         column: The label's column.
-        labels: Labels of each group; what none names, and null, is in the last one.
+        labels: Of each group (see `curate.groups.group_finder`).
     """
-    number = {label: group for group, some in enumerate(labels) for label in some}
-    rest = len(labels) - 1
+    group_of = group_finder(labels)
     kept = (
         name
         for batch in read_batches(_file(context, encoded, "documents.parquet"), ["id"])
@@ -269,12 +270,11 @@ def assign_groups(
     counts = [0] * len(labels)
     with context.writing(key) as output:
         with ParquetFile(output.path("groups.parquet"), GROUPS) as file:
-            for batch in read_batches(_file(context, measured, "measurements.parquet"), ["id", column]):
+            for batch in read_batches(_file(context, *measured), ["id", column]):
                 found: list[int] = []
                 for name, value in zip(batch["id"].to_pylist(), batch[column].to_pylist(), strict=True):
                     if name == waiting:
-                        label = str(value).lower() if isinstance(value, bool) else str(value)
-                        found.append(rest if value is None else number.get(label, rest))
+                        found.append(group_of(value))
                         waiting = next(kept, None)
                 for group in found:
                     counts[group] += 1
