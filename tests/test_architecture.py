@@ -85,7 +85,7 @@ ROOMS = (
     Room("dedup", ("curate.dedup.*",), sees=("core", "text")),
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
     Room("stated", ("curate.stated",), sees=("core",)),
-    Room("mix", ("curate.mix",), sees=("core", "text")),
+    Room("mix", ("curate.mix", "curate.groups"), sees=("core", "text")),
     Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit",
         "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.arrange"), sees=("core", "text")),
