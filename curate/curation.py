@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.blocks import lay_out
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
+from curate.earlier import remove_earlier, write_signatures
 from curate.errors import StageError
 from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
@@ -482,7 +483,9 @@ class Curation:
         self.perform("cluster", [Task("cluster", "", "clusters", (key,), clusters, (key, settings, self.shingles))])
         self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
         self.account.unchanged("cluster")
-        self._removals("cluster", cut_lines(self, corpus, self.clusters))
+        passes = [cut_lines(self, corpus, self.clusters)]
+        passes.append(remove_earlier(self, self._corpus()))
+        self._removals("cluster", [_removed_by(shard) for shard in zip(*passes, strict=True)])
         import pyarrow.parquet as pq
 
         sizes = pq.read_table(self.entry(self.clusters).path("clusters.parquet"), columns=["cluster"])["cluster"]
@@ -639,6 +642,7 @@ class Curation:
             place = f"{shard.source.name}/{shard.name}.parquet"
             for name in ("documents", "decisions", "edits"):
                 self.publish(shard.collected, f"{name}.parquet", f"{name}/{place}")
+        write_signatures(self)
         self._quarantine()
         kept = sum(ledger.kept for ledger in self.account.ledgers.values())
         size = sum(ledger.bytes_kept for ledger in self.account.ledgers.values())
@@ -671,6 +675,14 @@ class Curation:
                 file.write_rows(quarantined(self.entry(shard.collected).path("decisions.parquet")))
         write_bytes(self.output / "quarantine.parquet", temporary.read_bytes())
         self.files.add(Path("quarantine.parquet"))
+
+
+def _removed_by(passes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return documents and bytes that several passes over one shard removed, one after the other."""
+    whole: dict[str, Any] = {"removed": {}, "bytes": {}}
+    for one in passes:
+        _sum_into(whole, {name: one[name] for name in whole})
+    return whole
 
 
 def _sum_into(whole: dict[str, Any], part: Any) -> None:

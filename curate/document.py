@@ -144,6 +144,19 @@ SEMANTIC = pa.schema(
     ]
 )
 
+# earlier.parquet: the documents that an earlier corpus holds (`dedup.against`), those of them that filters remove, too.
+EARLIER = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("run", pa.string(), nullable=False),  # the earlier corpus, as the recipe names it
+        pa.field("earlier_id", pa.string(), nullable=False),  # the document there
+        pa.field("earlier_source", pa.string(), nullable=False),
+        pa.field("earlier_url", pa.large_string()),
+        pa.field("similarity", pa.float64(), nullable=False),  # estimated from signatures; 1 if the texts are equal
+        pa.field("exact", pa.bool_(), nullable=False),  # the normalised texts are equal: no estimate
+    ]
+)
+
 CONTAMINATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

@@ -14,6 +14,7 @@ from typing import Any
 
 from curate import __version__
 from curate.cache import Cache, write_bytes, write_json
+from curate.earlier import read_corpora
 from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, UsageError
 from curate.implied import warnings_of
 from curate.inputs import expand_variables, is_remote, list_inputs
@@ -34,13 +35,25 @@ _FLOPS_PER_SECOND = {"one CPU core": 4e10, "one H100": 4e14}
 MIN_MEMORY = 1 << 16  # less than one buffer of the smallest kind
 
 # The files of a run folder that a run writes, and may therefore remove when a later one does not write them again.
-_FOLDERS = ("extracted", "sizes", "measurements", "decisions", "edits", "repeated", "documents", "tokenizer", "tokens")
+_FOLDERS = (
+    "extracted",
+    "sizes",
+    "measurements",
+    "decisions",
+    "edits",
+    "repeated",
+    "documents",
+    "signatures",
+    "tokenizer",
+    "tokens",
+)
 _OURS = re.compile(
-    r"(extracted|sizes|decisions|edits|repeated|documents)/[^/]+/\d{5}\.parquet"
+    r"(extracted|sizes|decisions|edits|repeated|documents|signatures)/[^/]+/\d{5}\.parquet"
+    r"|signatures/manifest\.json"
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
     r"|tokens/[^/]+/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
     r"|tokenizer/(tokenizer\.model|card\.json)"
-    r"|(duplicates|semantic|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
+    r"|(duplicates|semantic|earlier|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _RESOLVED = "# The resolved recipe:"  # how recipe.yaml of a run folder begins
@@ -146,6 +159,10 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
                 list_inputs([expanded], recipe.base, None)
         except (CurateError, ValueError) as error:
             problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
+    try:
+        read_corpora(recipe, None)
+    except RecipeError as error:
+        problems += error.problems
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
@@ -281,7 +298,7 @@ def run(
             for text in warnings:
                 progress.note(f"  warning: {text}")
             recipe, models = with_local_models(recipe, store)
-            _preflight(recipe, store, train=train)
+            _preflight(recipe, store, folder, train=train)
             _begin(folder, recipe, progress)
             account = Account(recipe.names())
             account.facts |= {"limit": limit, "sample": sample} | ({"models": models} if models else {})
@@ -415,10 +432,11 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
     write_bytes(path, text.encode())
 
 
-def _preflight(recipe: Recipe, store: Cache, *, train: bool) -> None:
+def _preflight(recipe: Recipe, store: Cache, folder: Path, *, train: bool) -> None:
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
     from curate.sources import resolve_paths
 
+    read_corpora(recipe, store, (folder, store.root / "entries"))
     check_semantic(recipe, store)
     settings = recipe.tokenizer
     if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):

@@ -27,7 +27,9 @@ from curate.stage import Rule, canonical
 UNITS = ("documents", "bytes", "tokens")
 BYTES_PER_TOKEN = 4.0  # where the run made no tokens: the design's estimate, that of `validation`
 _SECTIONS = ("seed", "max_errors", "dedup", "decontaminate", "tokenizer", "validation", "mixture", "train")
-_BEHIND = "decontaminate"  # rules of this stage look at all documents, also at those that a filter removes
+_LEAKS = "decontaminate."  # these rules and the next look at all documents, also at those that a filter removes
+_EARLIER = "dedup.earlier"
+_NO_COPIES = ("dedup.lines", "dedup.spans", _EARLIER)  # what goes by these goes whichever copies stay
 
 
 def what_if(path: Path, *, sets: Iterable[str], allow_code: bool = False, sample: int = 3) -> dict[str, Any]:
@@ -157,7 +159,8 @@ class _Source:
         self.passed = [np.zeros(3), np.zeros(3)]
         self.kept = [np.zeros(3), np.zeros(3)]
         self.gained, self.lost, self.moved = np.zeros(3), np.zeros(3), 0
-        self.contaminated, self.copied, self.freed = np.zeros(3), np.zeros(3), np.zeros(3)
+        self.contaminated, self.earlier = np.zeros(3), np.zeros(3)
+        self.copied, self.freed = np.zeros(3), np.zeros(3)
         self.clustered: list[pl.DataFrame] = []  # of documents that have copies
         self.picks: dict[tuple[str, str], list[_Pick]] = {}
 
@@ -246,16 +249,17 @@ class _Source:
                 self.kept[side] += weights[:, passed[side]].sum(1)
             return
         kept = part.decisions["kept"].to_numpy()
-        leaks = part.decisions["also_fired"].list.eval(pl.element().str.starts_with(f"{_BEHIND}.")).list.any()
-        leaked = gained & leaks.fill_null(value=False).to_numpy()
+        known = gained & _also_fired(part.decisions, _EARLIER)
+        leaked = gained & ~known & _also_fired(part.decisions, _LEAKS)
         self.kept[0] += weights[:, kept].sum(1)
+        self.earlier += weights[:, known].sum(1)
         self.contaminated += weights[:, leaked].sum(1)
         stays = kept & passed[1]
-        fresh = gained & ~leaked
+        fresh = gained & ~known & ~leaked
         waits = np.zeros(part.rows, bool)
         if copies is not None:
             waits = part.ids.is_in(copies.implode()).to_numpy()
-            dropped = (part.decisions["stage"] == "dedup").fill_null(value=False).to_numpy() & passed[1]
+            dropped = _removed_as_copies(part.decisions) & passed[1]
             some = waits & (kept | fresh | dropped)
             self.clustered.append(
                 pl.DataFrame(
@@ -299,6 +303,7 @@ class _Source:
             "lost": self.lost,
             "kept_before": self.kept[0],
             "kept_after": self.kept[1],
+            "earlier": self.earlier,
             "contaminated": self.contaminated,
             "copies": self.copied,
             "copies_kept_instead": self.freed,
@@ -364,6 +369,17 @@ def bound_of(rule: Rule) -> str:
 
 def _units(amount: np.ndarray) -> dict[str, int]:
     return {name: round(float(value)) for name, value in zip(UNITS, amount, strict=True)}
+
+
+def _also_fired(decisions: pl.DataFrame, beginning: str) -> np.ndarray:
+    """Return which documents a rule would remove whose name begins so, had no other rule removed them before."""
+    found = decisions["also_fired"].list.eval(pl.element().str.starts_with(beginning)).list.any()
+    return np.asarray(found.fill_null(value=False).to_numpy(), bool)
+
+
+def _removed_as_copies(decisions: pl.DataFrame) -> np.ndarray:
+    found = (pl.col("stage") == "dedup") & ~pl.any_horizontal(pl.col("rule").str.starts_with(one) for one in _NO_COPIES)
+    return np.asarray(decisions.select(found.fill_null(value=False))[:, 0].to_numpy(), bool)
 
 
 def _copied_ids(run: RunFolder) -> pl.Series | None:
@@ -464,6 +480,7 @@ def _amount_lines(name: str, entry: Mapping[str, Any], *, decided: bool) -> list
     if decided:
         lines.append(f"  kept in the end   {shown(entry['kept_before'])}; then about {shown(entry['kept_after'])}")
         notes = (
+            ("earlier", "of the gained are in earlier corpora and go"),
             ("contaminated", "of the gained hold benchmark items and go"),
             ("copies", "of the gained are copies of kept documents and go (estimated)"),
             ("copies_kept_instead", "copies stay in place of lost documents (estimated)"),

@@ -107,7 +107,8 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.semantic", "curate.repeated", "curate.resolved", "curate.blocks", "curate.measured",
+        ("curate.sources", "curate.semantic", "curate.repeated", "curate.earlier", "curate.resolved", "curate.blocks",
+        "curate.measured",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
@@ -439,14 +440,14 @@ def stages(known: Mapping[str, str]) -> dict[str, StageSource]:
 
 
 # Code of a phase that no stage speaks for: its results are keyed by the phase's integer in `curate.curation.VERSIONS`.
-PHASE_CODE = {
+PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "extract": "curate.phases.extract",
     "measure": "curate.phases.measure",
     "decide": "curate.phases.decide",
-    "cluster": "curate.phases.lines",  # and, as it imports it, curate.phases.cluster
+    "cluster": ("curate.phases.lines", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
     "decontaminate": "curate.phases.decontaminate",
     "choose": "curate.phases.cluster",
-    "collect": "curate.phases.collect",
+    "collect": ("curate.phases.collect", "curate.phases.signature_files"),
     "encode": "curate.phases.token_files",  # and, as it imports it, curate.phases.tokens
     "arrange": "curate.phases.tokens",
     "mix": "curate.mix",
@@ -458,9 +459,9 @@ def phases(known: Mapping[str, str], versions: Mapping[str, int], staged: Iterab
     """Return version and digest of every phase (`phase <name>`); the code of `staged` classes is theirs."""
     spoken_for = {part for module in {name.rpartition(".")[0] for name in staged} for part in made_of(module, known)}
     result = {}
-    for phase, start in PHASE_CODE.items():
+    for phase, starts in PHASE_CODE.items():
         done: set[str] = set()
-        todo = [start]
+        todo = [starts] if isinstance(starts, str) else list(starts)
         while todo:
             name = todo.pop()
             done.add(name)

@@ -110,7 +110,9 @@ def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS
         if row.path is not None:
             yield f"   from {one_line(row.path)}" + (f" at {number(row.offset)}" if row.offset is not None else "")
         if row.kept_id:
-            yield f"   kept copy {row.kept_id}, similarity {number(row.similarity)}"
+            what = "an earlier corpus holds" if (row.rule or "").startswith("dedup.earlier") else "kept copy"
+            how = " (estimated)" if row.rule == "dedup.earlier" else ""
+            yield f"   {what} {row.kept_id}, similarity {number(row.similarity)}{how}"
         if row.also_fired:
             yield "   also fired: " + ", ".join(one_line(name) for name in row.also_fired)
         yield from _text_lines(row.text, characters)

@@ -99,6 +99,7 @@ class TraceResult:
     measurements: tuple[Measured, ...]
     other_rules: tuple[Judgement, ...]
     cluster: Cluster | None
+    earlier: Mapping[str, Any] | None  # the row of earlier.parquet
     contamination: tuple[Mapping[str, Any], ...]
     edits: tuple[Mapping[str, Any], ...]
     decision: Mapping[str, Any] | None
@@ -148,6 +149,7 @@ def trace(run: Path, key: str) -> TraceResult:
         measurements=measurements,
         other_rules=other_rules,
         cluster=_cluster(folder, found.id),
+        earlier=next(iter(_table_rows(folder, "earlier.parquet", found.id, ("id",))), None),
         contamination=_table_rows(folder, "contamination.parquet", found.id, ("benchmark", "item", "start")),
         edits=_edits(folder, found),
         decision=decision,
@@ -443,6 +445,13 @@ def _copy_lines(result: TraceResult) -> Iterator[str]:
             yield f"  with {member}"
         if cluster.size - 1 > len(cluster.members):
             yield f"  and {number(cluster.size - 1 - len(cluster.members))} more"
+        yield ""
+    if (row := result.earlier) is not None:
+        how = "the texts are equal" if row["exact"] else f"similarity {number(row['similarity'])} (estimated)"
+        yield f"Earlier corpora: {one_line(row['run'])} holds it as {row['earlier_id']}, {how}"
+        yield f"  there in source {one_line(row['earlier_source'])}" + (
+            f", {one_line(row['earlier_url'])}" if row["earlier_url"] else ""
+        )
         yield ""
     if result.contamination:
         yield f"Contamination: {number(len(result.contamination))} benchmark items"
