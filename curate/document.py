@@ -121,6 +121,22 @@ REPEATED = pa.schema(
     ]
 )
 
+# repeated_spans/<source>/*.parquet: what documents share word for word, of the documents looked at; spans may overlap.
+REPEATED_SPANS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),  # UTF-8 bytes of the last revision
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field(
+            "documents", pa.int64(), nullable=False
+        ),  # that share each part of it as long as `min_tokens`; copies count once
+        pa.field(
+            "first_id", pa.string(), nullable=False
+        ),  # the document in which it stands first: by `keep_first` it stays there
+        pa.field("first", pa.bool_(), nullable=False),  # this document is that one, or a copy of it
+    ]
+)
+
 DUPLICATES = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
