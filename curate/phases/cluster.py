@@ -65,6 +65,7 @@ class ShardOfCorpus:
         decided: Result keys with removed.parquet, in phase order.
         edits: Result keys with edits.parquet, in phase order.
         lines: Result key of the hashed lines, or an empty string.
+        tokens: Result key of the hashed tokens, or an empty string.
         measures: Columns that say which copy stays, each with the result key of the last step that measures it.
     """
 
@@ -77,6 +78,7 @@ class ShardOfCorpus:
     decided: tuple[str, ...] = ()
     edits: tuple[str, ...] = ()
     lines: str = ""
+    tokens: str = ""
     measures: tuple[tuple[str, str], ...] = ()
 
 
