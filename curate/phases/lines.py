@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,17 +253,24 @@ class _Most:
 
     def told(self, context: TaskContext, shard: ShardOfCorpus) -> list[dict[str, Any]]:
         """Return key, text, documents, of and one document's id and address of each, those in most documents first."""
-        wanted = {entry[2] for entry in self._found.values()}
-        texts: dict[str, tuple[bytes, str | None]] = {}
-        for batch in read_batches(context.entry(shard.extracted).path("extracted.parquet")) if wanted else ():
-            rows = [row for row, name in enumerate(batch["id"].to_pylist()) if name in wanted]
-            if rows:
-                last = last_revision(context, shard.source, shard.blocks, batch.take(pa.array(rows)))
-                for name, url, text in zip(*(last[n].to_pylist() for n in ("id", "url", "text")), strict=True):
-                    texts[name] = (text.encode(), url)
+        texts = last_texts(context, shard, {entry[2] for entry in self._found.values()})
         told = []
         for key, (documents, of, name, start, stop) in sorted(self._found.items(), key=lambda i: (-i[1][0], i[0])):
             data, url = texts[name]
             text = data[start:stop].decode().strip()[:_LONGEST]
             told.append({"key": f"{key:016x}", "text": text, "documents": documents, "of": of, "id": name, "url": url})
         return told
+
+
+def last_texts(
+    context: TaskContext, shard: ShardOfCorpus, wanted: Collection[str]
+) -> dict[str, tuple[bytes, str | None]]:
+    """Return UTF-8 of the last revision, and address, of some documents of a shard, by id."""
+    texts: dict[str, tuple[bytes, str | None]] = {}
+    for batch in read_batches(context.entry(shard.extracted).path("extracted.parquet")) if wanted else ():
+        rows = [row for row, name in enumerate(batch["id"].to_pylist()) if name in wanted]
+        if rows:
+            last = last_revision(context, shard.source, shard.blocks, batch.take(pa.array(rows)))
+            for name, url, text in zip(*(last[n].to_pylist() for n in ("id", "url", "text")), strict=True):
+                texts[name] = (text.encode(), url)
+    return texts
