@@ -19,6 +19,7 @@ from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
 from curate.repeated import cut_lines, lines_measure
+from curate.repeated_spans import cut_repeated_spans, tokens_measure
 from curate.resolved import resolve_bounds
 from curate.semantic import vectors_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
@@ -55,6 +56,7 @@ class Shard:
     signatures: str = ""
     matches: str = ""
     lines: str = ""
+    tokens: str = ""
     vectors: str = ""
     decided: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
@@ -383,6 +385,10 @@ class Curation:
         if lines is not None:
             shard.lines = lines.key
             last.append(lines)
+        tokens = tokens_measure(self, shard)
+        if tokens is not None:
+            shard.tokens = tokens.key
+            last.append(tokens)
         vectors = vectors_measure(self, shard)
         if vectors is not None:
             shard.vectors = vectors.key
@@ -440,6 +446,7 @@ class Curation:
                 tuple(shard.decided),
                 tuple(shard.edits),
                 shard.lines,
+                shard.tokens,
                 tuple((name, found) for name in keep.columns if (found := shard.measurement(name)) is not None),
             )
             for shard in self.shards
@@ -484,6 +491,7 @@ class Curation:
         self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
         self.account.unchanged("cluster")
         passes = [cut_lines(self, corpus, self.clusters)]
+        passes.append(cut_repeated_spans(self, self._corpus(), self.clusters))
         passes.append(remove_earlier(self, self._corpus()))
         self._removals("cluster", [_removed_by(shard) for shard in zip(*passes, strict=True)])
         import pyarrow.parquet as pq
