@@ -107,7 +107,7 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
     Room(
         "run",
-        ("curate.sources", "curate.semantic", "curate.repeated", "curate.earlier", "curate.resolved", "curate.blocks",
+        ("curate.sources", "curate.semantic", "curate.repeated", "curate.repeated_spans", "curate.earlier", "curate.resolved", "curate.blocks",
         "curate.measured",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
@@ -444,7 +444,7 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "extract": "curate.phases.extract",
     "measure": "curate.phases.measure",
     "decide": "curate.phases.decide",
-    "cluster": ("curate.phases.lines", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
+    "cluster": ("curate.phases.lines", "curate.phases.spans", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
     "decontaminate": "curate.phases.decontaminate",
     "choose": "curate.phases.cluster",
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),
