@@ -212,13 +212,13 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], copies: str | None)
     run.perform("choose", tasks)
     embeddings = bool(settings.embeddings)
     content = [{name: facts["sha256"] for name, facts in run.entry(key).files.items()} for key in parts]
-    fitted = run.key("choose", parts=content, clusters=settings.clusters, once=embeddings)
-    arguments: tuple[Any, ...] = (fitted, settings.clusters, parts, ", ".join(settings.embeddings))
+    subtracted = settings.subtracts_mean
+    fitted = run.key("choose", parts=content, clusters=settings.clusters, once=embeddings, subtract_mean=subtracted)
+    arguments: tuple[Any, ...] = (fitted, settings.clusters, parts, subtracted, ", ".join(settings.embeddings))
     run.perform("choose", [Task("choose", "", "centroids", (fitted,), centroids, arguments)])
     facts = run.entry(fitted).counts
-    assigned = [
-        run.key("choose", part=one, centroids=run.entry(fitted).files["centroids.i8"]["sha256"]) for one in content
-    ]
+    groups_of = {name: file["sha256"] for name, file in run.entry(fitted).files.items()}
+    assigned = [run.key("choose", part=one, groups_of=groups_of) for one in content]
     tasks = [
         Task("choose", one.corpus.source, f"groups {one.corpus.first}", (key,), assign, (key, part, fitted))
         for one, part, key in zip(looked, parts, assigned, strict=True)
@@ -238,7 +238,12 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], copies: str | None)
     run.perform("choose", [Task("choose", "", "semantic copies", (whole,), gone, (whole, judged))])
     run.publish(whole, "semantic.parquet", "semantic.parquet")
     run.account.facts["semantic"] = _facts(
-        settings, facts, run.entry(whole).counts, [run.entry(key).counts for key in parts], run.entry(shared).counts
+        settings,
+        facts,
+        run.entry(whole).counts,
+        [run.entry(key).counts for key in parts],
+        sum(run.entry(key).counts["central"] for key in assigned),
+        run.entry(shared).counts,
     )
     return whole
 
@@ -248,14 +253,15 @@ def _facts(
     fitted: Mapping[str, Any],
     whole: Mapping[str, Any],
     parts: Sequence[Mapping[str, Any]],
+    central: int,
     shared: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what the manifest says: documents looked at, those without a vector, groups, and documents that go."""
     return {
         "looked_at": sum(part["looked_at"] for part in parts),
-        "without": sum(part["without"] for part in parts),
+        "without": sum(part["without"] for part in parts) + central,
         "similarity": settings.similarity,
-        **{name: fitted[name] for name in ("dimensions", "clusters", "sampled")},
+        **{name: fitted[name] for name in ("dimensions", "mean_length", "clusters", "sampled")},
         "largest": shared["largest"],
         **whole,
     }

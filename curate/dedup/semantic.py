@@ -66,7 +66,9 @@ def choose_semantic(
                 dots = dot_products(block, others)
                 best_matches(dots, squares, squared_lengths(others), similarity, first, best, at)
             stays = np.zeros(len(rows), np.bool_)
-            found = settle(dot_products(block, block), squares, similarity, count, best, at, stays)
+            may_stay = np.flatnonzero(best < similarity)
+            dots = dot_products(block, block[may_stay])
+            found = settle(dots, may_stay, squares, similarity, count, best, at, stays)
             kept[count : count + found] = block[stays]
             rows_kept[count : count + found] = rows[stays]
             count += found

@@ -1,6 +1,6 @@
 """Embeddings that others made, in Parquet files, found by the document's id or that of its input; out of core.
 
-Each file becomes a file of int8 vectors and one of 128-bit keys; all keys are sorted into one table, in which documents are
+Each file becomes a file of int16 vectors and one of 128-bit keys; all keys are sorted into one table, in which documents are
 looked up.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from curate.dedup.semantic_vectors import MOST_DIMENSIONS, Int8s, Int64s, quantise
+from curate.dedup.semantic_vectors import MOST_DIMENSIONS, Int16s, Int64s, stored
 from curate.dedup.spill import Sorter
 from curate.errors import InputError
 
@@ -47,7 +47,7 @@ def halves(keys: Sequence[int]) -> Uint64s:
 
 
 def read_embeddings(path: Path, name: str, folder: Path) -> dict[str, Any]:
-    """Write vectors.i8 and keys.u64 of one file, a row for each row that has an embedding; return what it holds.
+    """Write vectors.i16 and keys.u64 of one file, a row for each row that has an embedding; return what it holds.
 
     Args:
         path: A local Parquet file.
@@ -62,7 +62,7 @@ def read_embeddings(path: Path, name: str, folder: Path) -> dict[str, Any]:
     """
     by = check_columns(path, name)
     dimensions = rows = empty = first = 0
-    with (folder / "vectors.i8").open("wb") as vectors, (folder / "keys.u64").open("wb") as keys:
+    with (folder / "vectors.i16").open("wb") as vectors, (folder / "keys.u64").open("wb") as keys:
         for batch in _batches(path, by):
             embeddings, there = batch["embedding"], batch["embedding"].is_valid()
             ids = _keys(batch[by], by, name, first)
@@ -87,7 +87,7 @@ def read_embeddings(path: Path, name: str, folder: Path) -> dict[str, Any]:
                 raise InputError(
                     name, problem, "Leave the row out, or its embedding null: such a document is left alone."
                 )
-            quantise(matrix).tofile(vectors)
+            stored(matrix).tofile(vectors)
             halves([ids[row] for row in np.flatnonzero(there)]).tofile(keys)
             rows += len(matrix)
             empty += batch.num_rows - len(matrix)
@@ -192,18 +192,18 @@ class Embeddings:
     def __init__(self, table: Path, folders: Sequence[Path], dimensions: int) -> None:
         self._high = mapped(table / "high.u64", np.uint64, 1)[:, 0]
         self._rest = mapped(table / "rest.u64", np.uint64, 2)
-        self._vectors = [mapped(folder / "vectors.i8", np.int8, max(dimensions, 1)) for folder in folders]
+        self._vectors = [mapped(folder / "vectors.i16", np.int16, max(dimensions, 1)) for folder in folders]
         starts = np.cumsum([0] + [len(one) for one in self._vectors])
         self._starts: Int64s = starts[:-1].astype(np.int64)
         self._dimensions = dimensions
 
-    def find(self, keys: Uint64s) -> tuple[Int8s, Int64s]:
+    def find(self, keys: Uint64s) -> tuple[Int16s, Int64s]:
         """Return the vector of each key, and the number of its row over all files: -1, and a zero vector, if there is none.
 
         Args:
             keys: Higher and lower halves, shape (keys, 2).
         """
-        vectors = np.zeros((len(keys), self._dimensions), np.int8)
+        vectors = np.zeros((len(keys), self._dimensions), np.int16)
         rows = np.full(len(keys), -1, np.int64)
         at = np.searchsorted(self._high, keys[:, 0])
         places = np.full(len(keys), -1, np.int64)

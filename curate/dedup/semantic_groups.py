@@ -12,14 +12,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from curate.dedup.semantic_vectors import Int8s, dot_products, quantise, squared_lengths
+from curate.dedup.semantic_vectors import UNIT, Int8s, dot_products, quantise, squared_lengths
 
 Int32s = npt.NDArray[np.int32]
 
 ROUNDS = 12  # of Lloyd's algorithm, at most: it ends where no document changes its group
 SAMPLE = 64  # documents sampled for each group; FAISS asks for at least 39 and takes at most 256
 COMPARED = 10_000  # documents of a group, about, as long as that makes fewer groups than the square root of all
-_UNIT = 1 << 20  # fixed point of a unit vector: 2**43 of them add up in int64
 _FEWEST, _MOST = 64, 1 << 16  # rows handled at once
 
 
@@ -51,7 +50,7 @@ def fit_centroids(sample: Int8s, clusters: int, memory_bytes: int) -> Int8s:
             moved |= bool((nearest != before[start : start + rows]).any())
             before[start : start + rows] = nearest
             lengths = np.sqrt(squared_lengths(block).astype(np.float64))
-            units = np.rint(block * (_UNIT / lengths)[:, None]).astype(np.int64)
+            units = np.rint(block * (UNIT / lengths)[:, None]).astype(np.int64)
             order = np.argsort(nearest, kind="stable")
             first = np.flatnonzero(np.diff(nearest[order], prepend=-1))
             sums[nearest[order][first]] += np.add.reduceat(units[order], first, axis=0)

@@ -46,11 +46,21 @@ def best_matches(
 
 
 @compiled
-def settle(dots: Dots, squares: Int64s, similarity: float, first: int, best: Doubles, at: Int64s, stays: Bools) -> int:
+def settle(
+    dots: Dots,
+    open_rows: Int64s,
+    squares: Int64s,
+    similarity: float,
+    first: int,
+    best: Doubles,
+    at: Int64s,
+    stays: Bools,
+) -> int:
     """Settle rows that stand in order of priority: one stays that is alike to none of higher priority that stays.
 
     Args:
-        dots: Dot products of whole numbers, exact, shape (rows, rows).
+        dots: Dot products of rows and open rows: whole numbers, exact, shape (rows, open rows).
+        open_rows: Rows that are alike to none of those before all rows: they alone may stay; ascending.
         squares: Squared length of each row, more than 0.
         similarity: Smallest one of a pair.
         first: Number that the first row gets that stays.
@@ -61,17 +71,20 @@ def settle(dots: Dots, squares: Int64s, similarity: float, first: int, best: Dou
     Returns:
         How many stay.
     """
-    count = 0
-    kept = np.empty(len(dots), np.int64)
+    count = seen = 0
+    kept = np.empty(len(open_rows), np.int64)
     for row in range(len(dots)):
         for number in range(count):
             other = kept[number]
-            found = np.float64(dots[row, other]) / math.sqrt(np.float64(squares[row]) * np.float64(squares[other]))
+            square = np.float64(squares[open_rows[other]])
+            found = np.float64(dots[row, other]) / math.sqrt(np.float64(squares[row]) * square)
             if found >= similarity and found > best[row]:
                 best[row] = found
                 at[row] = first + number
         stays[row] = best[row] < similarity
         if stays[row]:
-            kept[count] = row
+            kept[count] = seen
             count += 1
+        if seen < len(open_rows) and open_rows[seen] == row:
+            seen += 1
     return count

@@ -1,9 +1,10 @@
 """Documents as vectors of whole numbers, which are compared without rounding: the same on every machine.
 
-A vector is stored as int8: its numbers times 127 over the greatest of them, rounded. What is compared are the directions of
-these. Their dot products are whole numbers below 2**24 up to 1,040 dimensions, so that float32 holds each partial sum
-exactly, and a BLAS may add them in any order, on any number of threads, with or without fused instructions; longer vectors
-are multiplied in parts. Rounding moves the cosine of two vectors by no more than `error_bound` of both.
+A vector is stored as int16: its numbers times 32,767 over the greatest of them, rounded. What is compared are directions: of
+the stored vectors, or of their difference from the mean direction of the corpus, as int8, rounded likewise. Dot products of
+these are whole numbers below 2**24 up to 1,040 dimensions, so that float32 holds each partial sum exactly, and a BLAS may
+add them in any order, on any number of threads, with or without fused instructions; longer vectors are multiplied in
+parts. Rounding turns a vector by no more than `error_bound`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Int8s = npt.NDArray[np.int8]
+Int16s = npt.NDArray[np.int16]
 Int64s = npt.NDArray[np.int64]
 Dots = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-LARGEST = 127  # of a number of a vector
+LARGEST = 127  # of a number of a vector that is compared
+STORED = 32_767  # of one that is stored
 MOST_EXACT = (2**24 - 1) // LARGEST**2  # dimensions of which a dot product is exact in float32
+UNIT = 1 << 30  # fixed point of length 1: 2**33 such numbers add up in int64
 MOST_DIMENSIONS = 65_536  # no embedding is longer; a squared length fits float64 exactly
 
 
@@ -34,16 +38,43 @@ def quantise(vectors: npt.NDArray[Any]) -> Int8s:
     Args:
         vectors: Finite numbers, shape (rows, dimensions).
     """
+    return _whole(vectors, LARGEST).astype(np.int8)
+
+
+def stored(vectors: npt.NDArray[Any]) -> Int16s:
+    """Return vectors as whole numbers from -32,767 to 32,767, otherwise as `quantise`."""
+    return _whole(vectors, STORED).astype(np.int16)
+
+
+def _whole(vectors: npt.NDArray[Any], largest: int) -> npt.NDArray[np.float64]:
     wide = vectors.astype(np.float64)
     most = np.abs(wide).max(axis=1, initial=0.0, keepdims=True)
     most[most == 0] = 1.0
-    whole: Int8s = np.rint(wide / most * LARGEST).astype(np.int8)  # halves go to the even number
-    return whole
+    rounded: npt.NDArray[np.float64] = np.rint(wide / most * largest)  # halves go to the even number
+    return rounded
 
 
-def squared_lengths(vectors: Int8s) -> Int64s:
+def sum_of_units(vectors: Int16s) -> Int64s:
+    """Return the sum of stored vectors at length 1 in fixed point, shape (dimensions,): exact, whatever the order of rows."""
+    scale = UNIT / np.sqrt(np.maximum(squared_lengths(vectors), 1).astype(np.float64))
+    total: Int64s = np.rint(vectors * scale[:, None]).astype(np.int64).sum(axis=0)
+    return total
+
+
+def compared(vectors: Int16s, mean: npt.NDArray[np.float64]) -> Int8s:
+    """Return stored vectors as they are compared: their directions, without the mean direction, shape (rows, dimensions).
+
+    Args:
+        vectors: None of them zero.
+        mean: Mean of all vectors at length 1, or zeros, shape (dimensions,).
+    """
+    lengths = np.sqrt(squared_lengths(vectors).astype(np.float64))
+    return quantise(vectors / lengths[:, None] - mean)
+
+
+def squared_lengths(vectors: Int8s | Int16s) -> Int64s:
     """Return the sum of squares of each vector, shape (rows,)."""
-    wide = vectors.astype(np.int32)
+    wide = vectors.astype(np.int64)
     squares: Int64s = np.einsum("ij,ij->i", wide, wide, dtype=np.int64)
     return squares
 
@@ -73,25 +104,25 @@ def error_bound(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def vector_schema() -> pa.Schema:
-    """Return the column of vectors: int8, one after the other, in a binary string; null where a text has no direction."""
+    """Return the column of vectors: little-endian int16, one after the other, in a binary string; null where a text has no direction."""
     import pyarrow as pa
 
     return pa.schema([("vector", pa.binary())])
 
 
-def vector_column(vectors: Int8s) -> pa.Array:
+def vector_column(vectors: Int16s) -> pa.Array:
     """Return vectors as a column of `vector_schema`; a zero vector has no direction and is null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    raw = np.ascontiguousarray(vectors)
-    ends = np.arange(len(raw) + 1, dtype=np.int32) * raw.shape[1]
+    raw = np.ascontiguousarray(vectors, "<i2")
+    ends = np.arange(len(raw) + 1, dtype=np.int32) * np.int32(2 * raw.shape[1])
     data = pa.py_buffer(raw.tobytes())
     column = pa.Array.from_buffers(pa.binary(), len(raw), [None, pa.py_buffer(ends.tobytes()), data])
     return pc.if_else(pa.array(np.asarray(raw.any(axis=1))), column, pa.scalar(None, column.type))
 
 
-def vectors_of(column: pa.Array) -> tuple[Int8s, npt.NDArray[np.bool_]]:
+def vectors_of(column: pa.Array) -> tuple[Int16s, npt.NDArray[np.bool_]]:
     """Return the vectors of a column of `vector_schema` that are not null, shape (vectors, dimensions), and which these are.
 
     Raises:
@@ -101,8 +132,8 @@ def vectors_of(column: pa.Array) -> tuple[Int8s, npt.NDArray[np.bool_]]:
     found = column.drop_null().to_pylist()
     if len({len(one) for one in found}) > 1:
         raise ValueError("vectors of one file are not of one length")
-    width = len(found[0]) if found else 0
-    return np.frombuffer(b"".join(found), np.int8).reshape(len(found), width), there
+    width = len(found[0]) // 2 if found else 0
+    return np.frombuffer(b"".join(found), "<i2").reshape(len(found), width), there
 
 
 class WordVectors(Stage):
@@ -133,4 +164,4 @@ class WordVectors(Stage):
             raise InputError(
                 self.model, "the model holds numbers that are not finite.", "Train it again, or fetch it again."
             )
-        return pa.RecordBatch.from_arrays([vector_column(quantise(vectors))], schema=vector_schema())
+        return pa.RecordBatch.from_arrays([vector_column(stored(vectors))], schema=vector_schema())

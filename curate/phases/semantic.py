@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,17 @@ from curate.dedup.semantic_files import (
     read_embeddings,
 )
 from curate.dedup.semantic_groups import default_clusters, fit_centroids, nearest_centroids, sample_threshold
-from curate.dedup.semantic_vectors import Int64s, WordVectors, vector_column, vector_schema, vectors_of
+from curate.dedup.semantic_vectors import (
+    UNIT,
+    Int8s,
+    Int64s,
+    WordVectors,
+    compared,
+    sum_of_units,
+    vector_column,
+    vector_schema,
+    vectors_of,
+)
 from curate.dedup.settings import Keep
 from curate.dedup.spill import DiskColumn, Sorter, zeros_on_disk
 from curate.document import SEMANTIC
@@ -78,7 +89,7 @@ JOINED = pa.schema(
 
 
 def read_file(context: TaskContext, key: str, file: InputFile) -> None:
-    """Write vectors.i8 and keys.u64 of one file of embeddings (see `read_embeddings`)."""
+    """Write vectors.i16 and keys.u64 of one file of embeddings (see `read_embeddings`)."""
     with context.writing(key) as output, context.scratch() as folder:
         output.counts |= read_embeddings(fetch(file, folder), file.path, output.folder)
 
@@ -102,7 +113,7 @@ def join(context: TaskContext, key: str, shard: ShardOfCorpus, merged: str, read
             there = np.array([one is not None for one in ids], np.bool_)
             named = [one for one in ids if one is not None]
             found = halves([key_of_id(one) if by == "id" else key_of_source_id(one) for one in named])
-            vectors = np.zeros((len(ids), max(table.counts["dimensions"], 1)), np.int8)
+            vectors = np.zeros((len(ids), max(table.counts["dimensions"], 1)), np.int16)
             rows = np.full(len(ids), -1, np.int64)
             if table.counts["dimensions"]:
                 vectors[there], rows[there] = known.find(found)
@@ -135,10 +146,12 @@ def copies_gone(context: TaskContext, key: str, resolved: Sequence[str], documen
 def taking_part(context: TaskContext, key: str, keep: Keep, seed: int, shard: Looked) -> None:
     """Write what is known of a shard's documents that are still kept and have a vector, one file a column.
 
-    docs.i64, hashes.u64 (of the random choice), ids.u64 (two halves), priorities.u64 (smallest first), vectors.i8, and with
-    embeddings in files rows.i64. Its counts: `width` of the priorities, `dimensions`, `looked_at` and `without` a vector.
+    docs.i64, hashes.u64 (of the random choice), ids.u64 (two halves), priorities.u64 (smallest first), vectors.i16, sum.i64
+    (of vectors at length 1), and with embeddings in files rows.i64. Its counts: `width` of the priorities, `dimensions`,
+    `looked_at` and `without` a vector.
     """
     counts = {"looked_at": 0, "without": 0, "dimensions": 0, "width": 0}
+    total: Int64s = np.zeros(0, np.int64)
     with context.writing(key) as output:
         columns = {
             name: DiskColumn(str(output.folder), name, dtype)
@@ -147,7 +160,7 @@ def taking_part(context: TaskContext, key: str, keep: Keep, seed: int, shard: Lo
                 ("hashes.u64", np.uint64),
                 ("ids.u64", np.uint64),
                 ("priorities.u64", np.uint64),
-                ("vectors.i8", np.int8),
+                ("vectors.i16", np.int16),
                 ("rows.i64", np.int64),
             )
         }
@@ -167,11 +180,14 @@ def taking_part(context: TaskContext, key: str, keep: Keep, seed: int, shard: Lo
             columns["hashes.u64"].append(np.array([choice_hash(seed, one, "semantic") for one in of_mine], np.uint64))
             columns["ids.u64"].append(halves([int(one, 16) for one in of_mine]).reshape(-1))
             columns["priorities.u64"].append(priorities[mine].reshape(-1))
-            columns["vectors.i8"].append(vectors[mine[there]].reshape(-1))
+            columns["vectors.i16"].append(vectors[mine[there]].reshape(-1))
+            units = sum_of_units(vectors[mine[there]])
+            total = total + units if len(total) else units
             if "row" in batch.schema.names:
                 columns["rows.i64"].append(batch["row"].to_numpy()[mine])
         for column in columns.values():
             column.close()
+        total.tofile(output.path("sum.i64"))
         output.counts |= counts
 
 
@@ -220,14 +236,24 @@ def _kept(
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def centroids(context: TaskContext, key: str, clusters: int | None, parts: Sequence[str], embeddings: str) -> None:
-    """Write centroids.i8. Its counts: documents, dimensions, clusters, sampled.
+def centroids(
+    context: TaskContext,
+    key: str,
+    clusters: int | None,
+    parts: Sequence[str],
+    subtract_mean: bool,
+    embeddings: str,
+) -> None:
+    """Write mean.f64 (of all vectors at length 1, or zeros) and centroids.i8.
+
+    Its counts: documents, dimensions, clusters, sampled, mean_length.
 
     Args:
         context: Of the task.
         key: Of the result.
         clusters: Wanted number of groups, or None for `default_clusters`.
         parts: Results of `taking_part`.
+        subtract_mean: Whether vectors are compared without the mean of all.
         embeddings: The files of embeddings, for messages; empty with a model.
 
     Raises:
@@ -236,33 +262,49 @@ def centroids(context: TaskContext, key: str, clusters: int | None, parts: Seque
     entries = [context.entry(one) for one in parts]
     dimensions = {entry.counts["dimensions"] for entry in entries} - {0}
     assert len(dimensions) <= 1, dimensions
-    width = dimensions.pop() if dimensions else 0
+    width = dimensions.pop() if dimensions else 1
     documents = sum(entry.path("docs.i64").stat().st_size // 8 for entry in entries)
     wanted = min(clusters or default_clusters(documents), max(documents, 1))
+    total = np.zeros(width, np.int64)
+    for entry in entries:
+        if entry.counts["dimensions"]:
+            total += mapped(entry.path("sum.i64"), np.int64, 1)[:, 0]
+    mean = total / (UNIT * max(documents, 1))
     with context.writing(key) as output, context.scratch() as folder:
         if embeddings:
             _no_row_twice(entries, str(folder), embeddings)
-        sorter, found = Sorter(2, context.memory // 2, str(folder), "sample"), DiskColumn(str(folder), "found", np.int8)
-        threshold, count = sample_threshold(documents, wanted), 0
-        for entry in entries:
-            hashes = mapped(entry.path("hashes.u64"), np.uint64, 1)[:, 0]
-            vectors = mapped(entry.path("vectors.i8"), np.int8, max(width, 1))
-            for start in range(0, len(hashes), _ROWS):
-                part = hashes[start : start + _ROWS]
-                mine = np.flatnonzero(part <= np.uint64(threshold - 1))
-                sorter.append(part[mine], np.arange(count, count + len(mine)))
-                found.append(vectors[start + mine].reshape(-1))
-                count += len(mine)
-        in_order = zeros_on_disk(str(folder), "sample", np.int8, count * width).reshape(count, width)
-        unordered, done = found.finish().reshape(count, width), 0
-        for records in sorter.sorted():
-            for start in range(0, len(records), _ROWS):
-                rows = records[start : start + _ROWS, 1].astype(np.int64)
-                in_order[done : done + len(rows)] = unordered[rows]
-                done += len(rows)
-        made = fit_centroids(in_order, wanted, context.memory) if count else np.zeros((0, 1), np.int8)
+        used = mean if subtract_mean else np.zeros(width)
+        used.tofile(output.path("mean.f64"))
+        sample = _sample(context, entries, sample_threshold(documents, wanted), used, folder)
+        made = fit_centroids(sample, wanted, context.memory) if len(sample) else np.zeros((0, width), np.int8)
         made.tofile(output.path("centroids.i8"))
-        output.counts |= {"documents": documents, "dimensions": width, "clusters": len(made), "sampled": count}
+        output.counts |= {"documents": documents, "dimensions": width, "clusters": len(made), "sampled": len(sample)}
+        output.counts["mean_length"] = round(float(np.sqrt(sum(number * number for number in mean.tolist()))), 4)
+
+
+def _sample(context: TaskContext, entries: Sequence[Entry], threshold: int, mean: np.ndarray, folder: Path) -> Int8s:
+    """Return the vectors of the documents with a hash below the threshold, in order of hash, on disk."""
+    width, count = len(mean), 0
+    sorter, found = Sorter(2, context.memory // 2, str(folder), "sample"), DiskColumn(str(folder), "found", np.int8)
+    for entry in entries:
+        hashes = mapped(entry.path("hashes.u64"), np.uint64, 1)[:, 0]
+        vectors = mapped(entry.path("vectors.i16"), np.int16, width)
+        for start in range(0, len(hashes), _ROWS):
+            part = hashes[start : start + _ROWS]
+            mine = np.flatnonzero(part <= np.uint64(threshold - 1))
+            turned = compared(vectors[start + mine], mean)
+            some = turned.any(axis=1)
+            sorter.append(part[mine[some]], np.arange(count, count + int(some.sum())))
+            found.append(turned[some].reshape(-1))
+            count += int(some.sum())
+    in_order = zeros_on_disk(str(folder), "sample", np.int8, count * width).reshape(count, width)
+    unordered, done = found.finish().reshape(count, width), 0
+    for records in sorter.sorted():
+        for start in range(0, len(records), _ROWS):
+            rows = records[start : start + _ROWS, 1].astype(np.int64)
+            in_order[done : done + len(rows)] = unordered[rows]
+            done += len(rows)
+    return in_order
 
 
 def _no_row_twice(entries: Sequence[Entry], folder: str, embeddings: str) -> None:
@@ -281,20 +323,28 @@ def _no_row_twice(entries: Sequence[Entry], folder: str, embeddings: str) -> Non
 
 
 def assign(context: TaskContext, key: str, part: str, fitted: str) -> None:
-    """Write rows.i32 (rows of a shard's `taking_part`, by group) and bounds.i64 (where groups begin; one more for the end)."""
-    entry, centres = context.entry(part), context.entry(fitted)
-    width = max(centres.counts["dimensions"], 1)
-    middles = mapped(centres.path("centroids.i8"), np.int8, width)
-    vectors = mapped(entry.path("vectors.i8"), np.int8, width)
-    nearest = np.zeros(len(vectors), np.int32)
-    for start in range(0, len(vectors), 1 << 16):
-        mine = slice(start, start + (1 << 16))
-        nearest[mine] = nearest_centroids(vectors[mine], middles, context.memory)
-    order = np.argsort(nearest, kind="stable").astype(np.int32)
+    """Write a shard's vectors as they are compared (vectors.i8), and its rows by group.
+
+    rows.i32: rows of `taking_part`, group by group; bounds.i64: where groups begin, and the end. A document in the mean
+    direction itself is in none: `counts["central"]`.
+    """
+    entry, fit = context.entry(part), context.entry(fitted)
+    mean = mapped(fit.path("mean.f64"), np.float64, 1)[:, 0]
+    middles = mapped(fit.path("centroids.i8"), np.int8, len(mean))
+    vectors = mapped(entry.path("vectors.i16"), np.int16, len(mean))
+    nearest = np.full(len(vectors), len(middles), np.int32)
     with context.writing(key) as output:
-        order.tofile(output.path("rows.i32"))
+        with output.path("vectors.i8").open("wb") as file:
+            for start in range(0, len(vectors), _ROWS):
+                turned = compared(vectors[start : start + _ROWS], mean)
+                turned.tofile(file)
+                some = np.flatnonzero(turned.any(axis=1))
+                nearest[start + some] = nearest_centroids(turned[some], middles, context.memory) if len(some) else 0
+        order = np.argsort(nearest, kind="stable").astype(np.int32)
         bounds = np.searchsorted(nearest[order], np.arange(len(middles) + 1))
+        order[: bounds[-1]].tofile(output.path("rows.i32"))
         bounds.astype(np.int64).tofile(output.path("bounds.i64"))
+        output.counts["central"] = len(vectors) - int(bounds[-1])
 
 
 def shares(context: TaskContext, key: str, assigned: Sequence[str], clusters: int) -> None:
@@ -336,26 +386,21 @@ def judge(
         vectors, ids = DiskColumn(str(folder), "vectors", np.int8), DiskColumn(str(folder), "ids", np.uint64)
         docs, count = DiskColumn(str(folder), "docs", np.int64), 0
         for part, one in zip(parts, assigned, strict=True):
-            entry = context.entry(part)
-            bounds = mapped(context.entry(one).path("bounds.i64"), np.int64, 1)[:, 0]
-            rows = mapped(context.entry(one).path("rows.i32"), np.int32, 1)[:, 0]
-            of = {
-                name: mapped(entry.path(name), dtype, max(columns, 1))
-                for name, dtype, columns in (
-                    ("docs.i64", np.int64, 1),
-                    ("ids.u64", np.uint64, 2),
-                    ("priorities.u64", np.uint64, width),
-                    ("vectors.i8", np.int8, dimensions),
-                )
-            }
+            entry, of_groups = context.entry(part), context.entry(one)
+            bounds = mapped(of_groups.path("bounds.i64"), np.int64, 1)[:, 0]
+            rows = mapped(of_groups.path("rows.i32"), np.int32, 1)[:, 0]
+            of_docs = mapped(entry.path("docs.i64"), np.int64, 1)[:, 0]
+            of_ids = mapped(entry.path("ids.u64"), np.uint64, 2)
+            priorities = mapped(entry.path("priorities.u64"), np.uint64, max(width, 1))
+            of_vectors = mapped(of_groups.path("vectors.i8"), np.int8, dimensions)
             for start in range(bounds[first], bounds[last], _ROWS):
                 places = np.arange(start, min(start + _ROWS, bounds[last]))
                 mine = rows[places]
                 of_group = np.searchsorted(bounds, places, "right") - 1
-                numbers = of["docs.i64"][mine, 0]
-                sorter.append(of_group, *of["priorities.u64"][mine].T, numbers, np.arange(count, count + len(mine)))
-                vectors.append(of["vectors.i8"][mine].reshape(-1))
-                ids.append(of["ids.u64"][mine].reshape(-1))
+                numbers = of_docs[mine]
+                sorter.append(of_group, *priorities[mine].T, numbers, np.arange(count, count + len(mine)))
+                vectors.append(of_vectors[mine].reshape(-1))
+                ids.append(of_ids[mine].reshape(-1))
                 docs.append(numbers)
                 count += len(mine)
         in_order = zeros_on_disk(str(folder), "in-order", np.int64, count)
