@@ -126,7 +126,11 @@ class Semantic(Settings):
         sha256: Digest that the model file must have.
         embeddings: In place of a model, Parquet files with `id` (of the document) or `source_id` (of the input), and
             `embedding`, a list of numbers. A document that they do not name is left alone.
-        similarity: Smallest cosine of the angle between two vectors of one pair.
+        similarity: Smallest cosine of the angle between two vectors of one pair. There is no default, as each model has its own
+            scale: look at pairs in semantic.parquet, and begin high.
+        subtract_mean: Whether vectors are compared without the mean of all. By default with a model: the mean of word vectors
+            points nearly the same way for all texts (Mu and Viswanath 2018, arXiv:1702.01417), so that strangers are 0.99 alike.
+            The mean of a few documents says little, so neither does what is left: it takes hundreds.
         clusters: Number of groups within which documents are compared; by default the square root of the number of
             documents. 1 compares all with all.
         sources: The sources that are looked at; all if none is named.
@@ -135,7 +139,8 @@ class Semantic(Settings):
     model: str | None = None
     sha256: str | None = None
     embeddings: tuple[str, ...] = ()
-    similarity: Annotated[float, Field(gt=0, le=1)] = 0.95
+    similarity: Annotated[float, Field(gt=0, le=1)]
+    subtract_mean: bool | None = None
     clusters: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     sources: tuple[str, ...] = ()
 
@@ -155,10 +160,17 @@ class Semantic(Settings):
     def _model_or_embeddings(self) -> Semantic:
         if (self.model is None) == (not self.embeddings):
             both = "names both" if self.embeddings else "needs one of"
-            raise ValueError(f"semantic {both} model (a fastText file) and embeddings (Parquet files): give one of them")
+            raise ValueError(
+                f"semantic {both} model (a fastText file) and embeddings (Parquet files): give one of them"
+            )
         if self.sha256 is not None and self.model is None:
             raise ValueError("sha256 is that of `model`; embeddings have none")
         return self
+
+    @property
+    def subtracts_mean(self) -> bool:
+        """Whether vectors are compared without the mean of all."""
+        return self.model is not None if self.subtract_mean is None else self.subtract_mean
 
     def looks_at(self, source: str) -> bool:
         """Return whether the documents of this source are looked at."""
