@@ -301,7 +301,7 @@ def test_start_up_is_light(code: str) -> None:
 EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made without values
     "Against": {"runs": ("runs/earlier",)},
     "Highest": {"highest": "quality_score"},
-    "Semantic": {"model": "vectors.bin"},
+    "Semantic": {"model": "vectors.bin", "similarity": 0.95},
     "WordVectors": {"model": "vectors.bin", "digest": "0" * 64},
     "Lowest": {"lowest": "quality_score"},
     "Decontaminate": {"benchmarks": ("bench.jsonl",)},
