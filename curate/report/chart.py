@@ -298,6 +298,41 @@ def curves(name: str, series: Sequence[Series], band: Sequence[Sequence[float]],
     return _svg(560, 300, label, "".join(shapes), "chart curves", f' tabindex="0" data-chart="{safe(name)}"')
 
 
+def collision(curve: Mapping[str, Any]) -> Markup:
+    """Return the curve of `curate.report.duplicates.collision_curve`, with the threshold and what it means marked."""
+    left, right, top, bottom = PLOT
+
+    def at(similarity: float, chance: float) -> tuple[float, float]:
+        return left + similarity * (right - left), bottom - chance * (bottom - top)
+
+    shapes = []
+    for tick in range(0, 101, 25):
+        y = at(0, tick / 100)[1]
+        shapes.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        shapes.append(_text(left - 7, y + 4, f"{tick}%", "quiet", "end"))
+    shapes += [_text(at(tick / 10, 0)[0], bottom + 18, f"{tick / 10:g}", "quiet", "middle") for tick in range(0, 11, 2)]
+    shapes.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
+    marked = curve["verify"] if curve["measure"] == "jaccard" else None
+    if marked is not None:
+        x, _ = at(marked, 0)
+        shapes.append(
+            _rect(left, top, x - left, bottom - top, "beyond", "below the threshold: compared, and left alone")
+        )
+        shapes.append(f'<line class="bound" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
+        shapes.append(_text(x - 6, top + 14, f"verify {marked:g}", "name", "end"))
+    points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in curve["points"])
+    shapes.append(f'<polyline class="line c0 strong" points="{points}"/>')
+    for similarity, chance in curve["shown"]:
+        x, y = at(similarity, chance)
+        tip = f"a pair at {similarity:g} is compared with probability {share(chance, 1)}"
+        shapes.append(f'<circle class="fill c0" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{safe(tip)}</title></circle>')
+    shapes.append(_text(right, bottom + 34, "Jaccard similarity of the two documents' shingles", "quiet", "end"))
+    label = (
+        f"Probability that two documents share one of {curve['bands']} bands of {curve['rows']} rows, by similarity."
+    )
+    return _svg(560, 300, label, "".join(shapes), "chart")
+
+
 PLOT = (52, 548, 8, 258)  # left, right, top, bottom of the plotting area
 
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from curate.report.copies import contamination, duplicates, edits, quarantine
+from curate.report.copies import contamination, edits, quarantine
 from curate.report.curves import training
+from curate.report.duplicates import duplicates
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
 from curate.report.rules import idle_rules, resolved_recipe
 from curate.report.run import RunFolder
@@ -60,10 +61,12 @@ def build_report(path: Path) -> dict[str, Any]:
         "idle_rules": {source: idle_rules(run, recipe, source, counted[source].fired) for source in run.sources},
         "slices": {source: slices(run, source) for source in run.sources},
         "measurements": {source: spreads(run, recipe, source, counted[source].fired) for source in run.sources},
-        "duplicates": duplicates(run, seed),
+        "duplicates": duplicates(run, seed, recipe),
         "contamination": contamination(run),
         "edits": edits(run),
-        "repeated_lines": dict(manifest.get("repeated_lines") or {}),
+        **{
+            name: dict(manifest.get(name) or {}) for name in ("repeated_lines", "repeated_spans", "earlier", "semantic")
+        },
         "rewritten": dict(manifest.get("rewritten") or {}),
         "quarantine": quarantine(run),
         "documents": {source: documents(run, source) for source in run.sources},

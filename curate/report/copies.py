@@ -1,143 +1,17 @@
-"""Copies and leaks as the report shows them: duplicate clusters, pairs side by side, benchmark items found in documents."""
+"""Benchmark items found in documents, and what was cut out of documents, as the report shows them."""
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from curate.report.display import excerpt
 from curate.report.run import RunFolder
-from curate.report.samples import draw, find_texts
+from curate.report.samples import find_texts
 
-if TYPE_CHECKING:
-    import polars as pl
-
-NUM_PAIRS = {"near": 4, "exact": 1}
-NUM_CLUSTERS = 8
 ITEMS_PER_BENCHMARK = 4
-PAIR_CHARACTERS = 1200
 CONTEXT_BYTES = 240  # shown on either side of a matched span
 MAX_SPAN_CHARACTERS = 600
 MAX_PHRASES = 6  # of ignored phrases and untested items; manifest.json has more
-_WORDS = re.compile(r"(\s*)(\S+|\Z)")
-
-
-def duplicates(run: RunFolder, seed: int) -> dict[str, Any] | None:
-    """Return the clusters' sizes, the largest clusters and sampled pairs; None without duplicates.parquet."""
-    import polars as pl
-
-    frame = run.table("duplicates.parquet")
-    if frame is None:
-        return None
-    members = frame.filter(pl.col("cluster_size") > 1)
-    clusters = members.group_by("cluster").agg(pl.col("cluster_size").max(), pl.len().alias("members"))
-    sizes = clusters.group_by("cluster_size").len().sort("cluster_size")
-    largest = clusters.sort("cluster_size", "cluster", descending=[True, False]).head(NUM_CLUSTERS)
-    copies = members.filter(pl.col("kept_id").is_not_null() & (pl.col("kept_id") != pl.col("id")))
-    pairs = [
-        *_drawn(copies.filter(pl.col("similarity") < 1), seed, NUM_PAIRS["near"]),
-        *_drawn(copies.filter(pl.col("similarity") >= 1), seed, NUM_PAIRS["exact"]),
-    ]
-    wanted = {*largest["cluster"], *(row[name] for row in pairs for name in ("id", "kept_id"))}
-    texts = find_texts(run, "extracted", ((source, id) for source in run.sources for id in sorted(wanted)))
-    return {
-        "clusters": clusters.height,
-        "documents": members.height,
-        "copies": copies.height,
-        "verified": int(copies["verified"].sum()) if "verified" in copies.columns else None,
-        "sizes": [{"size": size, "clusters": count} for size, count in sizes.iter_rows()],
-        "similarities": _similarities(copies),
-        "largest": [_cluster(row, members, texts) for row in largest.iter_rows(named=True)],
-        "pairs": [_pair(row, texts) for row in pairs],
-    }
-
-
-def _drawn(frame: pl.DataFrame, seed: int, count: int) -> list[dict[str, Any]]:
-    places = sorted((draw(id, seed), id, index) for index, id in enumerate(frame["id"]))
-    return [frame.row(index, named=True) for _, _, index in places[:count]]
-
-
-def _similarities(copies: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return how many copies have which similarity to the kept document: twentieths below 1, and 1 itself."""
-    counts: dict[float, int] = {}
-    for value in copies["similarity"].drop_nulls():
-        edge = 1.0 if value >= 1 else int(value * 20) / 20
-        counts[edge] = counts.get(edge, 0) + 1
-    return [{"at_least": edge, "copies": counts[edge]} for edge in sorted(counts)]
-
-
-def _cluster(row: Mapping[str, Any], members: pl.DataFrame, texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    import polars as pl
-
-    inside = members.filter(pl.col("cluster") == row["cluster"])
-    kept = sorted({id for id in inside["kept_id"] if id is not None})
-    first = texts.get(row["cluster"])
-    return {
-        "cluster": row["cluster"],
-        "size": row["cluster_size"],
-        "kept_ids": kept[:3],
-        "lowest_similarity": inside["similarity"].min(),
-        "excerpt": excerpt(" ".join(first["text"][:400].split()), 140) if first else None,
-        "url": first.get("url") if first else None,
-        "path": first.get("path") if first else None,
-    }
-
-
-def _pair(row: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    sides = [texts.get(row[name]) for name in ("kept_id", "id")]
-    whole = [side["text"] if side else "" for side in sides]
-    start = _first_difference(*whole) if all(whole) else 0
-    kept_runs, removed_runs = differences(*(text[start : start + PAIR_CHARACTERS] for text in whole))
-    return {
-        "similarity": row["similarity"],
-        "verified": row.get("verified"),
-        "cluster_size": row["cluster_size"],
-        "equal_before": start,
-        "kept": {"id": row["kept_id"], "runs": kept_runs, **_origin(sides[0])},
-        "removed": {"id": row["id"], "runs": removed_runs, **_origin(sides[1])},
-    }
-
-
-def _first_difference(left: str, right: str) -> int:
-    """Return where to begin to show two texts: a little before they differ, or at the start."""
-    same = next((place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), None)
-    if same is None or same < PAIR_CHARACTERS // 2:
-        return 0
-    line = left.rfind("\n", 0, same - 100)
-    return line + 1 if line > same - PAIR_CHARACTERS // 2 else same - PAIR_CHARACTERS // 4
-
-
-def _origin(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    if row is None:
-        return {"source": None, "url": None, "path": None, "characters": None}
-    return {"source": row["source"], "url": row["url"], "path": row["path"], "characters": len(row["text"])}
-
-
-def differences(left: str, right: str) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return both texts as runs `[differs, text]`, compared word by word; white space never differs."""
-    words = [_WORDS.findall(text) for text in (left, right)]  # (space before, word)
-    matcher = difflib.SequenceMatcher(
-        None, [word for _, word in words[0]], [word for _, word in words[1]], autojunk=False
-    )
-    runs: tuple[list[list[Any]], list[list[Any]]] = ([], [])
-    for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
-        for side, start, end in ((0, left_start, left_end), (1, right_start, right_end)):
-            for index, (space, word) in enumerate(words[side][start:end]):
-                differs = tag != "equal" and word != ""
-                _extend(runs[side], differs and index > 0, space)
-                _extend(runs[side], differs, word)
-    return runs
-
-
-def _extend(runs: list[list[Any]], differs: bool, text: str) -> None:
-    if not text:
-        return
-    if runs and runs[-1][0] == differs:
-        runs[-1][1] += text
-    else:
-        runs.append([differs, text])
 
 
 def contamination(run: RunFolder) -> dict[str, Any] | None:

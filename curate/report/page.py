@@ -102,6 +102,7 @@ def _environment() -> Environment:
         "bar": chart.bar,
         "colour": chart.colour,
         "histogram": chart.histogram,
+        "collision": chart.collision,
         "stage_meaning": STAGE_MEANING,
     }
     return environment

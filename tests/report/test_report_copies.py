@@ -4,7 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.document import CONTAMINATION, DUPLICATES
-from curate.report.copies import contamination, context, differences, duplicates, edits, quarantine
+from curate.report.copies import contamination, context, edits, quarantine
+from curate.report.duplicates import differences, duplicates
+from curate.report.rules import resolved_recipe
 from curate.report.run import RunFolder
 
 
@@ -42,7 +44,7 @@ def test_context_never_cuts_a_character_in_two() -> None:
 
 def test_duplicates_of_a_run(run_folder: Path) -> None:
     # web: 4 exact copies of one document, 5 near copies of another; code: 2 exact; books: 1 near
-    found = duplicates(RunFolder.open(run_folder), 17)
+    found = duplicates(RunFolder.open(run_folder), 17, resolved_recipe(RunFolder.open(run_folder)))
     assert found is not None
     assert found["clusters"] == 4
     assert found["documents"] == 5 + 6 + 3 + 2
@@ -87,12 +89,12 @@ def test_absent_and_empty_tables(run_copy: Path) -> None:
     assert quarantine(run) == []
     for name in ("duplicates.parquet", "contamination.parquet", "quarantine.parquet"):
         (run_copy / name).unlink()
-    assert duplicates(run, 1) is None
+    assert duplicates(run, 1, None) is None
     assert contamination(run) is None
     assert quarantine(run) == []
     pq.write_table(DUPLICATES.empty_table(), run_copy / "duplicates.parquet")
     pq.write_table(CONTAMINATION.empty_table(), run_copy / "contamination.parquet")
-    empty = duplicates(run, 1)
+    empty = duplicates(run, 1, None)
     assert empty is not None
     assert (empty["clusters"], empty["pairs"], empty["sizes"]) == (0, [], [])
     none = contamination(run)
@@ -103,7 +105,7 @@ def test_absent_and_empty_tables(run_copy: Path) -> None:
 
 def test_a_late_difference_is_shown(run_copy: Path) -> None:
     path = run_copy / "extracted" / "books"
-    found = duplicates(RunFolder.open(run_copy), 17)
+    found = duplicates(RunFolder.open(run_copy), 17, None)
     assert found is not None
     assert all(pair["equal_before"] == 0 for pair in found["pairs"])
     for file in path.glob("*.parquet"):
@@ -112,7 +114,7 @@ def test_a_late_difference_is_shown(run_copy: Path) -> None:
         pq.write_table(
             table.set_column(table.schema.get_field_index("text"), "text", [pa.array(texts, pa.large_string())]), file
         )
-    found = duplicates(RunFolder.open(run_copy), 17)
+    found = duplicates(RunFolder.open(run_copy), 17, None)
     assert found is not None
     (late,) = [pair for pair in found["pairs"] if pair["equal_before"]]
     assert 4000 < late["equal_before"] < 5000

@@ -49,7 +49,7 @@ ELEMENTS = {
         "article",
         "footer",
     ),
-    *("div", "p", "h1", "h2", "h3", "h4", "a", "b", "strong", "small", "span", "bdi", "br", "mark", "code", "pre"),
+    *("div", "p", "h1", "h2", "h3", "h4", "a", "b", "strong", "small", "span", "bdi", "br", "mark", "code", "pre", "sup"),
     *("ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption", "details", "summary"),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "wbr"),
     *("form", "label", "select", "option", "input", "output", "button"),
