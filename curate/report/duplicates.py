@@ -49,12 +49,13 @@ def duplicates(run: RunFolder, seed: int, recipe: Recipe | None) -> dict[str, An
     largest = clusters.sort("cluster_size", "cluster", descending=[True, False]).head(NUM_CLUSTERS)
     copies = members.filter(pl.col("kept_id").is_not_null() & (pl.col("kept_id") != pl.col("id")))
     removed = _removed_copies(run)
+    # A document that something else removed has no pair to show; before anything is decided, any copy has.
+    of_words = removed.filter(pl.col("rule").is_in(_OF_WORDS)).select("id", "rule")
+    pool = copies.join(of_words, on="id", how="inner" if removed.height else "left", maintain_order="left")
     pairs = [
-        *_drawn(copies.filter(pl.col("similarity") < 1), seed, NUM_PAIRS["near"]),
-        *_drawn(copies.filter(pl.col("similarity") >= 1), seed, NUM_PAIRS["exact"]),
+        *_drawn(pool.filter(pl.col("similarity") < 1), seed, NUM_PAIRS["near"]),
+        *_drawn(pool.filter(pl.col("similarity") >= 1), seed, NUM_PAIRS["exact"]),
     ]
-    rules = dict(removed.filter(pl.col("id").is_in([row["id"] for row in pairs])).select("id", "rule").iter_rows())
-    pairs = [{**row, "rule": rules.get(row["id"])} for row in pairs]
     for (rule,), rows in sorted(removed.group_by("rule"), key=lambda item: str(item[0])):
         if rule not in _OF_WORDS and not str(rule).startswith("dedup.earlier"):
             pairs += _drawn(rows, seed, PAIRS_PER_RULE)
@@ -67,6 +68,7 @@ def duplicates(run: RunFolder, seed: int, recipe: Recipe | None) -> dict[str, An
         "verified": int(copies["verified"].sum()) if "verified" in copies.columns else None,
         "sizes": [{"size": size, "clusters": count} for size, count in sizes.iter_rows()],
         "similarities": _similarities(copies),
+        "num_removed": removed.height,
         "removed": _in_favour(run, removed),
         "compared": dict(run.manifest.get("dedup") or {}).get("compared"),
         "curve": collision_curve(recipe.dedup.minhash) if recipe and recipe.dedup and recipe.dedup.minhash else None,
