@@ -104,7 +104,7 @@ ROOMS = (
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
     Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.implied",
         "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
-    Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe")),
+    Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe", "curate.dedup.settings", "curate.dedup.minhash")),
     Room(
         "run",
         ("curate.sources", "curate.semantic", "curate.repeated", "curate.repeated_spans", "curate.earlier", "curate.resolved", "curate.blocks",
