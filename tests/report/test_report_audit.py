@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HOSTILE_RULE, HOSTILE_TEXT, HOSTILE_URL
+from report_run import HOSTILE_RULE, HOSTILE_TEXT, HOSTILE_URL
 from test_report_browser import Visit
 from test_report_page import Page
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from conftest import HOSTILE_TEXT, write
+from report_run import HOSTILE_TEXT, write
 
 from curate.dedup.settings import MinHash
 from curate.document import DECISION, EARLIER, SEMANTIC

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import write
+from report_run import write
 
 from curate.document import DECISION, EXTRACTED
 from curate.loading import load

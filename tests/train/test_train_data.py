@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import CONTEXT, EOS, TINY, VOCAB, documents, write_mixture, write_source
+from token_folder import CONTEXT, EOS, TINY, VOCAB, documents, write_mixture, write_source
 
 from curate.errors import InputError
 from curate.tokens.order import Plan, num_windows

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import EOS, documents, write_source
+from token_folder import EOS, documents, write_source
 
 from curate.tokens.shard import TokenSource
 from train.config import PRESETS, TrainError

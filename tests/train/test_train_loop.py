@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import documents, write_mixture, write_source
+from token_folder import documents, write_mixture, write_source
 
 from train import checkpoint, loop, metrics
 from train.config import ConfigError, TrainError, load
