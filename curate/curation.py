@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.blocks import lay_out
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
+from curate.copies import Linked, choose_copies, link_copies
 from curate.earlier import remove_earlier, write_signatures
 from curate.errors import StageError
 from curate.inputs import Part, fixed_shards
@@ -23,7 +24,6 @@ from curate.repeated_spans import cut_repeated_spans, tokens_measure
 from curate.resolved import resolve_bounds
 from curate.semantic import vectors_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
-from curate.stage import canonical
 
 if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone
@@ -38,7 +38,7 @@ SHARD_FILES = 256
 _SHOWN = 5  # warnings while running; the manifest has more, the ledger all
 
 # Raise when the phase's own code changes its results; the stages have versions of their own.
-VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 4, "arrange": 2, "mix": 2, "cluster": 2, "choose": 2}
+VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 4, "arrange": 2, "mix": 2, "cluster": 3, "choose": 3}
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Curation:
         self.inputs: dict[str, Any] = {}
         self.files: set[Path] = set()  # of the run folder, relative; all others are left over from an earlier run
         self.clusters: str | None = None
-        self.shingles: list[str] = []
+        self.linked: Linked | None = None
         self.index: str | None = None
 
     # -- helpers --
@@ -461,33 +461,10 @@ class Curation:
             self.account.unchanged("cluster")
             return "not asked for"
         from curate.dedup.settings import clustering
-        from curate.phases.cluster import clusters, components, shingles
 
-        settings = clustering(self.recipe.dedup)
-        candidates = settings.model_copy(update={"keep": type(settings.keep)()})
         corpus = self._corpus()
-        found = self.key("cluster", signatures=[shard.signatures for shard in corpus], settings=stage_key(candidates))
-        self.perform("cluster", [Task("cluster", "", "components", (found,), components, (found, settings, corpus))])
-        tasks = []
-        components_sha = self.entry(found).files["components.parquet"]["sha256"]
-        for shard, member in zip(self.shards, corpus, strict=True):
-            key = self.key(
-                "cluster",
-                components=components_sha,
-                revision=shard.revision,
-                first=shard.first,
-                rank=member.rank,
-                keep=[canonical(one) for one in settings.keep.stored],
-                measures=member.measures,
-                settings=stage_key(candidates),
-            )
-            self.shingles.append(key)
-            documents = self.entry(shard.extracted).counts["extracted"]
-            arguments = (key, settings, found, member, documents)
-            tasks.append(Task("cluster", shard.source.name, f"shingles {shard.name}", (key,), shingles, arguments))
-        self.perform("cluster", tasks)
-        key = self.clusters = self.key("cluster", shingles=self.shingles, settings=stage_key(settings))
-        self.perform("cluster", [Task("cluster", "", "clusters", (key,), clusters, (key, settings, self.shingles))])
+        self.linked = link_copies(self, corpus, clustering(self.recipe.dedup))
+        self.clusters = self.linked.clusters
         self.publish(self.clusters, "duplicates.parquet", "duplicates.parquet")
         self.account.unchanged("cluster")
         passes = [cut_lines(self, corpus, self.clusters)]
@@ -562,29 +539,20 @@ class Curation:
         if not self.clustered:
             self.account.unchanged("choose")
             return "not asked for"
-        from curate.phases.cluster import choose
-
-        corpus = self._corpus()
-        seed, dedup = self.recipe.seed, self.recipe.dedup.copies if self.recipe.dedup else None
-        key = self.key(
-            "choose",
-            decided=[self._digests(shard.decided, "removed.parquet") for shard in self.shards],
-            extracted=[shard.extracted for shard in self.shards],
-            edits=[self._digests(shard.edits, "edits.parquet") for shard in self.shards],
-            signatures=[shard.signatures for shard in self.shards],
-            shingles=self.shingles,
-            dedup=stage_key(dedup),
-            validation=stage_key(self.recipe.validation),
-            seed=seed,
+        assert self.linked is not None
+        dedup = self.recipe.dedup.copies if self.recipe.dedup else None
+        key, compared = choose_copies(
+            self, self._corpus(), self.linked, dedup, self.recipe.validation, self.recipe.seed
         )
-        arguments = (key, dedup, self.recipe.validation, seed, corpus, self.shingles)
-        self.perform("choose", [Task("choose", "", "kept copies", (key,), choose, arguments)])
         entry = self.entry(key)
         for number, shard in enumerate(self.shards):
             shard.choice = (key, f"choice-{number:05d}.parquet")
         self._removals("choose", entry.counts["shards"])
         self.publish(key, "duplicates.parquet", "duplicates.parquet")
         facts = {name: value for name, value in entry.counts.items() if name not in ("shards", "validation")}
+        facts["compared"] = compared["compared"]
+        if compared["unsure"]:
+            facts["not_compared"] = {"documents": compared["unsure"], "pairs_at_most": compared["uncompared"]}
         if dedup is not None:
             self.account.facts["dedup"] = facts
         if "validation" in entry.counts:
@@ -608,13 +576,12 @@ class Curation:
 
     def collect(self) -> str:
         """Write the curated corpus and the decisions."""
+        from curate.dedup.settings import clustering
         from curate.phases.collect import Collected, collect_shard
 
-        near = (
-            "< " + format(self.recipe.dedup.minhash.verify, "g")
-            if self.recipe.dedup and self.recipe.dedup.minhash
-            else "< 0.7"
-        )
+        minhash = clustering(self.recipe.dedup).minhash
+        assert minhash is not None
+        near = f"< {minhash.verify:g}" + (", containment" if minhash.measure == "containment" else "")
         tasks = []
         for shard in self.shards:
             languages = [block.key for block in shard.blocks if "language" in block.step.adds]

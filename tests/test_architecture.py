@@ -107,8 +107,8 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe", "curate.dedup.settings", "curate.dedup.minhash")),
     Room(
         "run",
-        ("curate.sources", "curate.semantic", "curate.repeated", "curate.repeated_spans", "curate.earlier", "curate.resolved", "curate.blocks",
-        "curate.measured",
+        ("curate.sources", "curate.semantic", "curate.repeated", "curate.repeated_spans", "curate.earlier", "curate.copies", "curate.components", "curate.resolved",
+        "curate.blocks", "curate.measured",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
@@ -444,9 +444,9 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "extract": "curate.phases.extract",
     "measure": "curate.phases.measure",
     "decide": "curate.phases.decide",
-    "cluster": ("curate.phases.lines", "curate.phases.spans", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
+    "cluster": ("curate.phases.components", "curate.phases.lines", "curate.phases.spans", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
     "decontaminate": "curate.phases.decontaminate",
-    "choose": "curate.phases.cluster",
+    "choose": ("curate.phases.choose", "curate.phases.semantic"),
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),
     "encode": "curate.phases.token_files",  # and, as it imports it, curate.phases.tokens
     "arrange": "curate.phases.tokens",

@@ -67,9 +67,33 @@ def test_another_preference_compares_again_only_where_it_must(tmp_path: Path) ->
     run(recipe, tmp_path)
     run(write(tmp_path, copies(), "{minhash: {}, keep: {then: shortest}}"), tmp_path)
     assert work(tmp_path)["measure"][0] == 0
-    assert work(tmp_path)["cluster"] == (1, 2)  # the clusters alone: what is compared is the same
+    assert work(tmp_path)["cluster"][0] == 2  # a partition and the clusters: what is compared is the same
     assert kept(tmp_path) == ["other", "rare"]
     run(write(tmp_path, copies(), "{minhash: {}, keep: {then: latest}}"), tmp_path)
     assert work(tmp_path)["measure"][0] == 0
-    assert work(tmp_path)["cluster"] == (2, 1)
+    assert work(tmp_path)["cluster"][0] == 3
     assert kept(tmp_path) == ["new", "other"]
+
+
+def test_equal_addresses_and_payloads(tmp_path: Path) -> None:
+    page = "<html><body><article>{}</article></body></html>"
+    rows = [
+        {"id": "a", "html": page.format(f"<p>{machine.prose(1, 8)}</p>"), "url": "https://www.a.test/x#top"},
+        {"id": "b", "html": page.format(f"<p>{machine.prose(2, 9)}</p>"), "url": "http://www.a.test:80/x"},
+        {"id": "c", "html": page.format(f"<p>{machine.prose(3, 8)}</p>"), "url": "https://c.test/1"},
+        {"id": "d", "html": page.format(f"<p>{machine.prose(3, 8)}</p>"), "url": "https://c.test/2"},
+        {"id": "e", "html": page.format(f"<p>{machine.prose(4, 8)}</p>")},
+    ]
+    machine.write_jsonl(tmp_path / "in" / "web.jsonl", rows)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "name: copies\nsources:\n  web:\n"
+        "    read: {kind: jsonl, paths: in/web.jsonl, html: html}\n    extract: {kind: trafilatura}\n"
+        "dedup: {exact: {by: [text, url, payload]}}\n"
+    )
+    run(recipe, tmp_path)
+    assert kept(tmp_path) == ["b", "c", "e"]
+    found = decisions(tmp_path)
+    wanted = ("stage", "rule", "threshold", "kept_id", "similarity")
+    assert [found["a"][name] for name in wanted] == ["dedup", "dedup.url", "not equal", "b", None]
+    assert [found["d"][name] for name in wanted] == ["dedup", "dedup.payload", "not equal", "c", None]

@@ -1,24 +1,19 @@
-"""Which copy stays, which documents are set aside for validation, and which leave training because of these."""
+"""Which copies leave training, which documents are set aside for validation, and which leave training because of these."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from curate.dedup.resolving import EXACT, NEAR, RULES, VALIDATION
 from curate.dedup.settings import Dedup, Validation, clustering
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
-
-    from curate.dedup.members import Clustering, Members
-
-# Why a document goes, by code. 0: this phase does not remove it.
-_RULES = ("", "dedup.exact", "dedup.minhash", "validation.near_copy")
-_EXACT, _NEAR, _VALIDATION = 1, 2, 3
 
 _BYTES_PER_TOKEN = 4  # no tokenizer exists yet
 _LARGEST_SHARE = 10  # validation takes at most one part in ten of a source's kept bytes
@@ -27,7 +22,9 @@ _ROWS = 10_000  # per batch and row group
 
 def choose(
     shards: Sequence[str],
-    shingle_files: Sequence[str],
+    components: str,
+    resolved: Sequence[str],
+    shingle_files: Mapping[int, Sequence[str]],
     *,
     decisions: str,
     duplicates: str,
@@ -37,24 +34,28 @@ def choose(
     memory_bytes: int,
     scratch: str,
 ) -> dict[str, Any]:
-    """Resolve duplicates among kept documents, draw the validation documents, and part training from their copies.
+    """Draw the validation documents, part training from their copies, and write what became of all members of components.
 
-    (a) `clusters.link_clusters` again, kept documents first: of these, a document that joins another one of higher
-    priority is removed, so every removed document has a verified pair with one that stays. With exact copies only
-    (`dedup.minhash` absent), all but the first of equal documents are removed. Without `dedup` none is.
+    (a) What `resolving.resolve_partition` found: copies that go, and the clusters.
     (b) For each source, documents in the order of hash(seed, id) until both wants of `validation` are met. One that
     would take the share of validation above a tenth of the source's kept bytes is passed over; what is then missing is
     the shortfall.
     (c) Kept documents of any source that are copies of a validation document (equal, or a pair by the settings of
-    `clustering(dedup)`) are removed, unless drawn themselves. The share of (b) holds after this.
+    `clustering(dedup)`) are removed, unless drawn themselves. The share of (b) holds after this. Only partitions that
+    hold drawn documents are looked at.
+    (d) What stands for a removed document stays: where it went itself by a later step, what stands for it takes its
+    place. The similarity is then null, unless the two texts before are equal.
 
     Args:
         shards: For each document shard, in document order, a Parquet file: doc (int64, ascending), id (32 hex digits),
             source, kept (bool: no earlier phase removed it), num_bytes (int64: UTF-8 bytes of the final text).
-        shingle_files: As `clusters.write_shingles` wrote them with `clustering(dedup)`.
+        components: components.parquet.
+        resolved: What `resolving.resolve_partition` wrote, of all partitions.
+        shingle_files: By partition, as for `clusters.link_partition`.
         decisions: Parquet file to write, ascending doc, one row for each document that is in a cluster of two or more,
             drawn, or removed here: doc, id, removed, stage (dedup, validation), rule, kept_doc, kept_id, similarity,
-            split (train, validation), cluster_size (int32). `removed` is about this phase alone.
+            split (train, validation), cluster_size (int32). `removed` is about this phase alone. `similarity` is null where
+            an address or a payload is equal.
         duplicates: Parquet file to write, schema `document.DUPLICATES`, ascending doc: every document in a cluster of
             two or more, or removed here, whatever phase removed it. `kept_id` of one that an earlier phase removed is its
             cluster's representative, if that stays.
@@ -65,40 +66,36 @@ def choose(
         scratch: An existing folder.
 
     Returns:
-        JSON values: `clusters`, `cluster_sizes` (size range to clusters), `removed` (rule to documents), `compared`
-        (pairs), `validation` (source to documents, bytes, shortfall: null or missing tokens and documents).
+        JSON values: `clusters`, `cluster_sizes` (size range to clusters), `removed` (rule to documents), `validation`
+        (source to documents, bytes, shortfall: null or missing tokens and documents).
 
     Raises:
         ValueError: If files are not in document order, or do not fit one another.
     """
     import numpy as np
 
-    from curate.dedup.members import Members
     from curate.dedup.spill import zeros_on_disk
 
     settings = clustering(dedup)
     with tempfile.TemporaryDirectory(prefix="choose-", dir=scratch) as folder:
-        members = Members(shingle_files, settings, memory_bytes, folder)
-        facts = _Facts(shards, members, folder)
-        clusters = members.cluster(facts.kept)
-        codes = zeros_on_disk(folder, "codes", np.uint8, members.size)
-        targets = zeros_on_disk(folder, "targets", np.int64, members.size)
-        similarities = zeros_on_disk(folder, "chosen_similarities", np.float64, members.size)
-        _resolve(dedup, members, facts.kept, clusters, codes, targets, similarities)
-        drawn = zeros_on_disk(folder, "drawn", np.uint8, facts.num_docs)
+        copies = _Copies(components, shards, resolved, folder)
+        drawn = zeros_on_disk(folder, "drawn", np.uint8, copies.num_docs)
         summary: dict[str, Any] = {}
         if validation is not None:
-            draw = _Draw(facts, members, codes, validation, seed, memory_bytes, folder)
-            near, near_similarities = draw.settle(drawn)
+            draw = _Draw(copies, shards, validation, seed, memory_bytes, folder)
+            near, near_similarities = draw.settle(drawn, _Partitions(shingle_files, settings, memory_bytes, scratch))
             summary["validation"] = draw.summary()
-            _part_from(members, facts.kept, drawn, near, near_similarities, codes, targets, similarities)
+            _part_from(copies, drawn, near, near_similarities)
+        _redirect(copies)
         compared = settings.minhash is not None and settings.minhash.verify is not False
-        answer = _Answer(members, facts.kept, clusters, codes, targets, similarities, drawn, compared)
+        answer = _Answer(copies, drawn, compared)
         removed = answer.write(shards, decisions, duplicates)
-        return {**answer.clusters(), "removed": removed, "compared": clusters.num_compared, **summary}
+        asked = {f"dedup.{name}" for name in ("url", "payload") if dedup and dedup.exact and name in dedup.exact.by}
+        shown = {rule: n for rule, n in removed.items() if rule not in ("dedup.url", "dedup.payload") or rule in asked}
+        return {**answer.clusters(), "removed": shown, **summary}
 
 
-def _read(shards: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read(shards: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
     import pyarrow.parquet as pq
 
     last = -1
@@ -110,35 +107,108 @@ def _read(shards: Sequence[str]) -> Iterator[pa.RecordBatch]:
                     raise ValueError(f"{path}: documents do not ascend; pass document shards in document order")
                 last = int(docs[-1]) if len(docs) else last
                 if len(docs):
-                    yield batch
+                    yield path, batch
 
 
-class _Facts:
-    """What the document shards say, by row of `members`."""
+class _Copies:
+    """What is known of the members of components, by row; rows ascend as documents do.
 
-    def __init__(self, shards: Sequence[str], members: Members, folder: str) -> None:
+    Attributes:
+        docs, exact, partitions: As in components.parquet.
+        kept, sources, num_bytes, ids: As the document shards say; sources are numbers, ids 16 bytes each.
+        codes: Why a document goes, by RULES.
+        targets: Row that stays instead; its own if it stays.
+        similarities: To the target; NaN where another thing than the text is equal.
+        firsts, sizes, representatives, representative_similarities: Of the document's cluster.
+        names: Of sources, in document order.
+        num_docs: Documents of all shards.
+    """
+
+    def __init__(self, components: str, shards: Sequence[str], resolved: Sequence[str], folder: str) -> None:
         import numpy as np
+        import pyarrow.parquet as pq
 
-        from curate.dedup.spill import zeros_on_disk
+        from curate.dedup.spill import DiskColumn, zeros_on_disk
 
-        self.shards = shards
-        self.kept = zeros_on_disk(folder, "kept", np.uint8, members.size)
-        self.sources = zeros_on_disk(folder, "sources", np.int32, members.size)
-        self.num_bytes = zeros_on_disk(folder, "final_bytes", np.int64, members.size)
-        self.names: list[str] = []  # of sources, in document order
+        kinds = {"doc": np.int64, "exact": np.int64, "partition": np.int32}
+        columns = {name: DiskColumn(folder, name, kind) for name, kind in kinds.items()}
+        with pq.ParquetFile(components, pre_buffer=False) as file:
+            for batch in file.iter_batches(_ROWS, columns=list(columns), use_threads=False):
+                for name, column in columns.items():
+                    column.append(batch[name].to_numpy())
+        self.docs, self.exact, self.partitions = (column.finish() for column in columns.values())
+        self.size = len(self.docs)
+
+        def made(name: str, kind: npt.DTypeLike, width: int = 1) -> npt.NDArray[Any]:
+            return zeros_on_disk(folder, f"all-{name}", kind, self.size * width)
+
+        self.kept, self.codes = made("kept", np.uint8), made("codes", np.uint8)
+        self.sources, self.sizes = made("sources", np.int32), made("sizes", np.int32)
+        self.num_bytes, self.ids = made("num_bytes", np.int64), made("ids", np.uint8, 16).reshape(-1, 16)
+        self.targets, self.firsts = made("targets", np.int64), made("firsts", np.int64)
+        self.representatives, self.similarities = made("representatives", np.int64), made("similarities", np.float64)
+        self.representative_similarities = made("representative_similarities", np.float64)
+        for part in self.parts():
+            rows = np.arange(part.start, part.stop)
+            self.targets[part] = self.firsts[part] = self.representatives[part] = rows
+            self.sizes[part] = self.similarities[part] = self.representative_similarities[part] = 1
+        self.names: list[str] = []
         self.num_docs = 0
+        self._read_shards(shards)
+        self._read_resolved(resolved)
+
+    def parts(self) -> Iterator[slice]:
+        """Yield all rows, some at a time."""
+        for start in range(0, self.size, _ROWS):
+            yield slice(start, min(start + _ROWS, self.size))
+
+    def _read_shards(self, shards: Sequence[str]) -> None:
+        from curate.dedup.members import raw_bytes
+
         num_found = 0
-        for batch in _read(shards):
+        for path, batch in _read(shards):
             self.num_docs = int(batch["doc"][-1].as_py()) + 1
-            rows, places = rows_of(members, batch)
+            rows, places = self.rows_of(batch)
             num_found += len(rows)
             self.kept[rows] = batch["kept"].to_numpy(zero_copy_only=False)[places]
             self.sources[rows] = self.source_numbers(batch)[places]
             self.num_bytes[rows] = batch["num_bytes"].to_numpy()[places]
-        if num_found != members.size:
-            raise ValueError(
-                f"{members.size - num_found} documents of the shingle files are in none of the document shards"
-            )
+            self.ids[rows] = raw_bytes(batch["id"].take(places), path).reshape(-1, 16)
+        if num_found != self.size:
+            raise ValueError(f"{self.size - num_found} members of components are in none of the document shards")
+
+    def _read_resolved(self, resolved: Sequence[str]) -> None:
+        import numpy as np
+        import pyarrow.parquet as pq
+
+        for path in resolved:
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                for batch in file.iter_batches(_ROWS, use_threads=False):
+                    rows = np.searchsorted(self.docs, batch["doc"].to_numpy())
+                    for name, column in (
+                        ("target", self.targets),
+                        ("cluster", self.firsts),
+                        ("representative", self.representatives),
+                    ):
+                        column[rows] = np.searchsorted(self.docs, batch[name].to_numpy())
+                    for name, values in (
+                        ("code", self.codes),
+                        ("similarity", self.similarities),
+                        ("cluster_size", self.sizes),
+                        ("representative_similarity", self.representative_similarities),
+                    ):
+                        values[rows] = batch[name].to_numpy(zero_copy_only=False)  # null is NaN
+
+    def rows_of(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the rows of the members that are in a batch of documents, and their places in it."""
+        import numpy as np
+
+        docs = batch["doc"].to_numpy()
+        start, stop = np.searchsorted(self.docs, [docs[0], docs[-1] + 1])
+        rows = np.arange(start, stop)
+        places = np.searchsorted(docs, self.docs[start:stop])
+        there = docs[places] == self.docs[start:stop]
+        return rows[there], places[there]
 
     def source_numbers(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
         """Return the number of each document's source, new names numbered as they come."""
@@ -153,90 +223,99 @@ class _Facts:
         return of_rows
 
 
-def rows_of(members: Members, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the rows of `members` that are in the batch, and their places in it."""
-    import numpy as np
+class _Partitions:
+    """The partitions of the shingle files, opened when drawn documents lie in them."""
 
-    docs = batch["doc"].to_numpy()
-    start, stop = np.searchsorted(members.docs, [docs[0], docs[-1] + 1])
-    rows = np.arange(start, stop)
-    places = np.searchsorted(docs, members.docs[start:stop])
-    there = docs[places] == members.docs[start:stop]
-    return rows[there], places[there]
+    def __init__(
+        self, shingle_files: Mapping[int, Sequence[str]], settings: Dedup, memory_bytes: int, scratch: str
+    ) -> None:
+        self._files = shingle_files
+        self._settings = settings
+        self._memory_bytes = memory_bytes
+        self._scratch = scratch
 
+    def near_copies(
+        self,
+        copies: _Copies,
+        targets: npt.NDArray[np.int64],
+        near: npt.NDArray[np.int64],
+        similarities: npt.NDArray[np.float64],
+    ) -> None:
+        """Write for each row of the targets' partitions the most similar target that it is a copy of, and the similarity.
 
-def _resolve(
-    dedup: Dedup | None,
-    members: Members,
-    kept: npt.NDArray[np.uint8],
-    clusters: Clustering,
-    codes: npt.NDArray[np.uint8],
-    targets: npt.NDArray[np.int64],
-    similarities: npt.NDArray[np.float64],
-) -> None:
-    """Write for each kept row why the recipe's dedup removes it, the row that stays instead, and their similarity."""
-    import numpy as np
+        Args:
+            copies: The members.
+            targets: Rows, ascending.
+            near: Changed where there is one.
+            similarities: Changed likewise.
+        """
+        import numpy as np
 
-    if dedup is None:
-        return
-    equal_code = _EXACT if dedup.exact is not None else _NEAR
-    for start in range(0, members.size, _ROWS):
-        part = slice(start, start + _ROWS)
-        rows = np.arange(start, start + len(kept[part]))
-        if dedup.minhash is not None:
-            target, similarity = clusters.representatives[part], clusters.similarities[part]
-        else:
-            target, similarity = clusters.leaders[part], np.ones(len(rows))
-        goes = (kept[part] == 1) & (target != rows)
-        if dedup.exact is None:
-            goes &= members.has_words(rows)  # without words there is nothing to be near
-        equal = members.heads[target] == members.heads[part]
-        codes[part] = np.where(goes, np.where(equal, equal_code, _NEAR), 0)
-        targets[part] = target
-        similarities[part] = similarity
+        from curate.dedup.members import Members
+
+        partitions = copies.partitions[targets]
+        for partition in np.unique(partitions).tolist():
+            with tempfile.TemporaryDirectory(prefix="near-", dir=self._scratch) as folder:
+                members = Members(self._files[partition], partition, self._settings, self._memory_bytes, folder)
+                wanted = np.searchsorted(members.docs, copies.docs[targets[partitions == partition]])
+                found, alike = members.near_copies(wanted)
+                for start in range(0, members.size, _ROWS):
+                    part = slice(start, start + _ROWS)
+                    rows = np.searchsorted(copies.docs, members.docs[part])
+                    there = found[part] >= 0
+                    near[rows[there]] = np.searchsorted(copies.docs, members.docs[found[part][there]])
+                    similarities[rows[there]] = alike[part][there]
 
 
 def _part_from(
-    members: Members,
-    kept: npt.NDArray[np.uint8],
+    copies: _Copies,
     drawn: npt.NDArray[np.uint8],
     near: npt.NDArray[np.int64],
     near_similarities: npt.NDArray[np.float64],
-    codes: npt.NDArray[np.uint8],
-    targets: npt.NDArray[np.int64],
-    similarities: npt.NDArray[np.float64],
 ) -> None:
     """Remove the copies of validation documents.
 
-    A document already removed as equal to one that now goes goes for the same reason, so that what stands for a removed
-    document always stays.
+    A document already removed as a copy of one that now goes goes for the same reason.
     """
     import numpy as np
 
-    for start in range(0, members.size, _ROWS):
-        part = slice(start, start + _ROWS)
-        goes = copies_of_drawn(members, kept, drawn, near, start, start + _ROWS)
-        removed = codes[part] > 0
+    for part in copies.parts():
+        goes = copies_of_drawn(copies, drawn, near, part)
+        codes = copies.codes[part]
         # An equal document that was removed in favour of the drawn one itself keeps that reason.
-        goes &= ~removed | (drawn[members.docs[targets[part]]] == 0)
-        codes[part] = np.where(goes, _VALIDATION, codes[part])
-        targets[part] = np.where(goes, near[part], targets[part])
-        similarities[part] = np.where(goes, near_similarities[part], similarities[part])
+        by_text = (codes == EXACT) | (codes == NEAR)
+        goes &= (codes == 0) | (by_text & (drawn[copies.docs[copies.targets[part]]] == 0))
+        copies.codes[part] = np.where(goes, VALIDATION, codes)
+        copies.targets[part] = np.where(goes, near[part], copies.targets[part])
+        copies.similarities[part] = np.where(goes, near_similarities[part], copies.similarities[part])
 
 
 def copies_of_drawn(
-    members: Members,
-    kept: npt.NDArray[np.uint8],
-    drawn: npt.NDArray[np.uint8],
-    near: npt.NDArray[np.int64],
-    start: int,
-    stop: int,
+    copies: _Copies, drawn: npt.NDArray[np.uint8], near: npt.NDArray[np.int64], part: slice
 ) -> npt.NDArray[np.bool_]:
-    """Return for rows start to stop whether a kept document is a copy of a drawn one and not drawn itself."""
+    """Return for some rows whether a kept document is a copy of a drawn one and not drawn itself."""
     import numpy as np
 
-    part = slice(start, stop)
-    return np.asarray((kept[part] == 1) & (near[part] >= 0) & (drawn[members.docs[part]] == 0), bool)
+    return np.asarray((copies.kept[part] == 1) & (near[part] >= 0) & (drawn[copies.docs[part]] == 0), bool)
+
+
+def _redirect(copies: _Copies) -> None:
+    """Follow the documents that stand for others until one stays.
+
+    Each step of removal names a document that the step itself leaves, so the paths end.
+    """
+    import numpy as np
+
+    for part in copies.parts():
+        while True:
+            targets = copies.targets[part]
+            gone = (copies.codes[part] > 0) & (copies.codes[targets] > 0)
+            if not gone.any():
+                break
+            equal = (copies.exact[part] == copies.exact[targets]) & ~np.isnan(copies.similarities[part])
+            alike = np.where(equal, copies.similarities[targets], np.nan)
+            copies.similarities[part] = np.where(gone, alike, copies.similarities[part])
+            copies.targets[part] = np.where(gone, copies.targets[targets], targets)
 
 
 class _Draw:
@@ -244,9 +323,8 @@ class _Draw:
 
     def __init__(
         self,
-        facts: _Facts,
-        members: Members,
-        codes: npt.NDArray[np.uint8],
+        copies: _Copies,
+        shards: Sequence[str],
         validation: Validation,
         seed: int,
         memory_bytes: int,
@@ -258,16 +336,16 @@ class _Draw:
         from curate.dedup.spill import DiskColumn, Sorter
         from curate.text.hashing import choice_hash
 
-        self._facts, self._members, self._codes = facts, members, codes
+        self._copies = copies
         self._validation = validation
         self._folder = folder
-        self._kept_bytes = np.zeros(len(facts.names), np.int64)
+        self._kept_bytes = np.zeros(len(copies.names), np.int64)
         sorter = Sorter(4, memory_bytes // 4 * 3, folder, "draw")  # source, hash, doc, bytes
-        for batch in _read(facts.shards):
-            rows, places = rows_of(members, batch)
+        for _, batch in _read(shards):
+            rows, places = copies.rows_of(batch)
             stays = batch["kept"].to_numpy(zero_copy_only=False).copy()
-            stays[places] &= codes[rows] == 0
-            sources = facts.source_numbers(batch)[stays].astype(np.int64)
+            stays[places] &= copies.codes[rows] == 0
+            sources = copies.source_numbers(batch)[stays].astype(np.int64)
             num_bytes = batch["num_bytes"].to_numpy()[stays]
             np.add.at(self._kept_bytes, sources, num_bytes)
             ids = batch["id"].filter(pa.array(stays)).to_pylist()
@@ -278,42 +356,47 @@ class _Draw:
             for place, column in columns.items():
                 column.append(records[:, place])
         self._sources, self._docs, self._num_bytes = (column.finish() for column in columns.values())
-        self._taken = np.zeros((len(facts.names), 2), np.int64)  # bytes, documents
+        self._taken = np.zeros((len(copies.names), 2), np.int64)  # bytes, documents
 
-    def settle(self, drawn: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def settle(
+        self, drawn: npt.NDArray[np.uint8], partitions: _Partitions
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Draw, and draw again with a lower cap for sources that lose so many copies that the share is exceeded.
 
         Args:
             drawn: Set to 1 by doc.
+            partitions: Where copies are looked for.
 
         Returns:
-            For each row of `members`, the drawn row that it is a copy of (-1: none), and their similarity.
+            For each member, the drawn row that it is a copy of (-1: none), and their similarity.
         """
         import numpy as np
 
+        from curate.dedup.spill import zeros_on_disk
+
+        copies = self._copies
         caps = self._kept_bytes // _LARGEST_SHARE
-        attempt = 0
+        near = zeros_on_disk(self._folder, "near", np.int64, copies.size)
+        similarities = zeros_on_disk(self._folder, "near_similarities", np.float64, copies.size)
         while True:
             self._take(caps, drawn)
-            members = self._members
-            targets = np.flatnonzero(drawn[members.docs])
-            near, similarities = members.near_copies(targets, f"near-{attempt}")
+            near[:] = -1
+            found = [part.start + np.flatnonzero(drawn[copies.docs[part]]) for part in copies.parts()]
+            if found:
+                partitions.near_copies(copies, np.concatenate(found), near, similarities)
             left = self._kept_bytes.copy()
-            for start in range(0, members.size, _ROWS):
-                part = slice(start, start + _ROWS)
-                goes = copies_of_drawn(members, self._facts.kept, drawn, near, start, start + _ROWS)
-                goes &= self._codes[part] == 0
-                np.subtract.at(left, self._facts.sources[part][goes], self._facts.num_bytes[part][goes])
+            for part in copies.parts():
+                goes = copies_of_drawn(copies, drawn, near, part) & (copies.codes[part] == 0)
+                np.subtract.at(left, copies.sources[part][goes], copies.num_bytes[part][goes])
             over = self._taken[:, 0] * _LARGEST_SHARE > left
             if not over.any():
                 return near, similarities
             caps[over] = np.minimum(self._taken[over, 0] - 1, left[over] // _LARGEST_SHARE)
-            attempt += 1
 
     def _take(self, caps: npt.NDArray[np.int64], drawn: npt.NDArray[np.uint8]) -> None:
         import numpy as np
 
-        from curate.dedup import kernels
+        from curate.dedup import linking
 
         drawn[:] = 0
         self._taken[:] = 0
@@ -323,7 +406,7 @@ class _Draw:
             for start in range(first, last, _ROWS):
                 stop = min(start + _ROWS, last)
                 taken = np.zeros(stop - start, np.uint8)
-                done = kernels.draw(
+                done = linking.draw(
                     self._num_bytes[start:stop],
                     self._taken[source],
                     want_bytes,
@@ -339,7 +422,7 @@ class _Draw:
         """Return by source: documents, bytes, and what is missing of either want."""
         wants = self._validation
         sources = {}
-        for name, (num_bytes, documents) in zip(self._facts.names, self._taken.tolist(), strict=True):
+        for name, (num_bytes, documents) in zip(self._copies.names, self._taken.tolist(), strict=True):
             missing = {
                 "tokens": max(0, -(-(wants.tokens * _BYTES_PER_TOKEN - num_bytes) // _BYTES_PER_TOKEN)),
                 "documents": max(0, wants.min_documents - documents),
@@ -352,19 +435,8 @@ class _Draw:
 class _Answer:
     """Everything decided, ready to be written in document order."""
 
-    def __init__(
-        self,
-        members: Members,
-        kept: npt.NDArray[np.uint8],
-        clusters: Clustering,
-        codes: npt.NDArray[np.uint8],
-        targets: npt.NDArray[np.int64],
-        similarities: npt.NDArray[np.float64],
-        drawn: npt.NDArray[np.uint8],
-        compared: bool,
-    ) -> None:
-        self._members, self._kept, self._clusters = members, kept, clusters
-        self._codes, self._targets, self._similarities = codes, targets, similarities
+    def __init__(self, copies: _Copies, drawn: npt.NDArray[np.uint8], compared: bool) -> None:
+        self._copies = copies
         self._drawn = drawn
         self._compared = compared  # pairs that are not equal were compared exactly, not estimated
 
@@ -374,6 +446,7 @@ class _Answer:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from curate.dedup.clusters import RowGroups
         from curate.document import DUPLICATES
 
         schema = pa.schema(
@@ -390,22 +463,23 @@ class _Answer:
                 pa.field("cluster_size", pa.int32(), nullable=False),
             ]
         )
-        removed = np.zeros(len(_RULES), np.int64)
+        copies = self._copies
+        removed = np.zeros(len(RULES), np.int64)
         with (
             pq.ParquetWriter(decisions, schema, compression="zstd") as decision_file,
             pq.ParquetWriter(duplicates, DUPLICATES, compression="zstd") as duplicate_file,
         ):
-            decided, copied = _Groups(decision_file), _Groups(duplicate_file)
-            for batch in _read(shards):
-                rows, places = rows_of(self._members, batch)
-                found = (self._clusters.sizes[rows] > 1) | (self._codes[rows] > 0)
+            decided, copied = RowGroups(decision_file, _ROWS), RowGroups(duplicate_file, _ROWS)
+            for _, batch in _read(shards):
+                rows, places = copies.rows_of(batch)
+                found = (copies.sizes[rows] > 1) | (copies.codes[rows] > 0)
                 rows, places = rows[found], places[found]
-                removed += np.bincount(self._codes[rows], minlength=len(_RULES))
+                removed += np.bincount(copies.codes[rows], minlength=len(RULES))
                 decided.add(self._decisions(batch, rows, places, schema))
                 copied.add(self._duplicates(rows, DUPLICATES))
             decided.finish()
             copied.finish()
-        return {rule: int(count) for rule, count in zip(_RULES[1:], removed[1:], strict=True)}
+        return {rule: int(count) for rule, count in zip(RULES[1:], removed[1:], strict=True)}
 
     def _decisions(
         self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64], places: npt.NDArray[np.int64], schema: pa.Schema
@@ -413,6 +487,7 @@ class _Answer:
         import numpy as np
         import pyarrow as pa
 
+        copies = self._copies
         row_at = np.full(batch.num_rows, -1, np.int64)
         row_at[places] = rows
         docs = batch["doc"].to_numpy()
@@ -420,17 +495,15 @@ class _Answer:
         rows = row_at[wanted]
         member = rows >= 0
         codes = np.zeros(len(rows), np.uint8)
-        codes[member] = self._codes[rows[member]]
-        targets = np.zeros(len(rows), np.int64)
-        targets[member] = self._targets[rows[member]]
+        codes[member] = copies.codes[rows[member]]
+        kept_docs = np.zeros(len(rows), np.int64)
+        kept_docs[member] = copies.docs[copies.targets[rows[member]]]
         similarities = np.zeros(len(rows))
-        similarities[member] = self._similarities[rows[member]]
+        similarities[member] = copies.similarities[rows[member]]
         sizes = np.ones(len(rows), np.int32)
-        sizes[member] = self._clusters.sizes[rows[member]]
+        sizes[member] = copies.sizes[rows[member]]
         stays = codes == 0
-        rules = [_RULES[code] or None for code in codes]
-        kept_ids = [None if code == 0 else self._members.id(row) for code, row in zip(codes, targets, strict=True)]
-        kept_docs = self._members.docs[targets] if member.any() else targets
+        rules = [RULES[code] or None for code in codes]
         return pa.record_batch(
             [
                 pa.array(docs[wanted]),
@@ -439,37 +512,49 @@ class _Answer:
                 pa.array([rule and rule.partition(".")[0] for rule in rules], pa.string()),
                 pa.array(rules, pa.string()),
                 pa.array(kept_docs, mask=stays),
-                pa.array(kept_ids, pa.string()),
-                pa.array(similarities, mask=stays),
+                self._ids_where(~stays, copies.targets[rows[~stays]]),
+                pa.array(similarities, mask=stays | np.isnan(similarities)),
                 pa.array(np.where(self._drawn[docs[wanted]] == 1, "validation", "train"), pa.string()),
                 pa.array(sizes),
             ],
             schema=schema,
         )
 
+    def _ids_where(self, there: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Return ids of rows at the places that are true, and null at the others."""
+        import numpy as np
+        import pyarrow as pa
+
+        from curate.dedup.members import hex_digits
+
+        found = np.full(len(there), None, object)
+        found[there] = hex_digits(self._copies.ids[rows])
+        return pa.array(found, pa.string())
+
     def _duplicates(self, rows: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
 
-        members, clusters = self._members, self._clusters
-        codes = self._codes[rows]
-        representatives = clusters.representatives[rows]
+        from curate.dedup.members import hex_digits
+
+        copies = self._copies
+        gone = copies.codes[rows] > 0
+        representatives = copies.representatives[rows]
         # A document that an earlier phase removed points at its representative, if that stays.
-        stands = (self._kept[representatives] == 1) & (self._codes[representatives] == 0)
-        points = (codes > 0) | ((self._kept[rows] == 0) & stands)
-        targets = np.where(codes > 0, self._targets[rows], representatives)
-        similarities = np.where(codes > 0, self._similarities[rows], clusters.similarities[rows])
-        equal = members.heads[targets] == members.heads[rows]
+        stands = (copies.kept[representatives] == 1) & (copies.codes[representatives] == 0)
+        points = gone | ((copies.kept[rows] == 0) & stands)
+        targets = np.where(gone, copies.targets[rows], representatives)
+        similarities = np.where(gone, copies.similarities[rows], copies.representative_similarities[rows])
+        unknown = np.isnan(similarities)
+        equal = copies.exact[targets] == copies.exact[rows]
         return pa.record_batch(
             [
-                pa.array([members.id(row) for row in rows], pa.string()),
-                pa.array([members.id(row) for row in clusters.firsts[rows]], pa.string()),
-                pa.array(clusters.sizes[rows].astype(np.int32)),
-                pa.array(
-                    [members.id(row) if to else None for row, to in zip(targets, points, strict=True)], pa.string()
-                ),
-                pa.array(similarities, mask=~points),
-                pa.array(equal | self._compared),
+                pa.array(hex_digits(copies.ids[rows]), pa.string()),
+                pa.array(hex_digits(copies.ids[copies.firsts[rows]]), pa.string()),
+                pa.array(copies.sizes[rows]),
+                self._ids_where(points, targets[points]),
+                pa.array(similarities, mask=~points | unknown),
+                pa.array((equal | self._compared) & ~unknown),
             ],
             schema=schema,
         )
@@ -479,10 +564,9 @@ class _Answer:
         import numpy as np
 
         sizes = np.zeros(64, np.int64)
-        for start in range(0, self._members.size, _ROWS):
-            part = slice(start, start + _ROWS)
-            rows = np.arange(start, start + len(self._kept[part]))
-            firsts = self._clusters.sizes[part][self._clusters.firsts[part] == rows]
+        for part in self._copies.parts():
+            rows = np.arange(part.start, part.stop)
+            firsts = self._copies.sizes[part][self._copies.firsts[part] == rows]
             sizes += np.bincount(np.ceil(np.log2(firsts)).astype(np.int64), minlength=64)
         ranges = {}
         for power in range(1, 64):
@@ -490,32 +574,3 @@ class _Answer:
                 low, high = 2 ** (power - 1) + 1, 2**power
                 ranges[f"{low}-{high}" if low < high else str(high)] = int(sizes[power])
         return {"clusters": int(sizes[1:].sum()), "cluster_sizes": ranges}
-
-
-class _Groups:
-    """Writes rows in groups of a fixed number, however they come."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._pending: list[pa.RecordBatch] = []
-        self._num_rows = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows; write the groups that are complete."""
-        self._pending.append(batch)
-        self._num_rows += batch.num_rows
-        while self._num_rows >= _ROWS:
-            self._write(_ROWS)
-
-    def finish(self) -> None:
-        """Write the last, shorter group."""
-        if self._num_rows:
-            self._write(self._num_rows)
-
-    def _write(self, num_rows: int) -> None:
-        import pyarrow as pa
-
-        table = pa.Table.from_batches(self._pending).combine_chunks()
-        self._file.write_table(table.slice(0, num_rows), row_group_size=num_rows)
-        self._pending = table.slice(num_rows).to_batches()
-        self._num_rows -= num_rows

@@ -13,25 +13,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.dedup import kernels
+from curate.dedup import linking
+from curate.dedup.keeping import priority_columns
 from curate.dedup.minhash import estimated_similarity, list_parts
 from curate.dedup.settings import Dedup
 from curate.dedup.spill import DiskColumn, Sorter, zeros_on_disk
 
 SHINGLES = pa.schema(
     [
-        pa.field("doc", pa.int64(), nullable=False),  # ascending, also from file to file
+        pa.field("partition", pa.int32(), nullable=False),  # ascending; a row group has rows of one
+        pa.field("doc", pa.int64(), nullable=False),  # ascending within a partition, also from file to file
         pa.field("component", pa.int64(), nullable=False),
         pa.field("exact", pa.int64(), nullable=False),  # smallest doc with the same normalised text
         pa.field("id", pa.string(), nullable=False),
         pa.field("source_rank", pa.int32(), nullable=False),  # 0 is kept first
         pa.field("num_bytes", pa.int64(), nullable=False),
         pa.field("preferences", pa.list_(pa.uint64()), nullable=False),  # `Keep.stored`, the smallest kept first
+        pa.field("url_hash", pa.string()),  # 32 hex digits; null if not asked for, or the document has no address
+        pa.field("payload_hash", pa.string()),
         pa.field("bands", pa.list_(pa.uint64()), nullable=False),  # empty where doc != exact, as the shingles
         pa.field("shingles", pa.large_list(pa.uint64()), nullable=False),  # ascending, no repeats; empty if unverified
     ]
 )
 
+# Representatives that one bucket lists (see `linking.assign`): with 14 bands a document meets 14,000 at most.
+MOST_LISTED = 1000
 _BLOCK = 1 << 14  # rows handled at once when columns are gone through
 
 
@@ -46,6 +52,8 @@ class Clustering:
         firsts: By row: first row (smallest doc) of its cluster.
         sizes: By row: documents in its cluster.
         num_compared: Pairs compared.
+        num_unsure: Documents that stand for themselves though not all that share a band with them were looked at.
+        num_uncompared: Pairs that were not compared for it, at most.
     """
 
     representatives: npt.NDArray[np.int64]
@@ -54,18 +62,33 @@ class Clustering:
     firsts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     num_compared: int
+    num_unsure: int
+    num_uncompared: int
+
+    def counts(self) -> dict[str, int]:
+        """Return how many pairs were compared, and what was not."""
+        return {"compared": self.num_compared, "unsure": self.num_unsure, "uncompared": self.num_uncompared}
 
 
 class Members:
-    """The rows of all shingle files; a row is a document's place among them, so rows and docs ascend together.
+    """The rows of one partition of all shingle files; a row is a document's place among them: rows and docs ascend together.
 
     Attributes:
         docs: By row.
         heads: By row: the row with the smallest doc among its exact copies, which holds their bands and shingles.
     """
 
-    def __init__(self, files: Sequence[str], settings: Dedup, memory_bytes: int, folder: str) -> None:
-        """Read the files into columns in `folder`, which must be empty and outlive this object.
+    def __init__(
+        self,
+        files: Sequence[str],
+        partition: int,
+        settings: Dedup,
+        memory_bytes: int,
+        folder: str,
+        *,
+        most_listed: int = MOST_LISTED,
+    ) -> None:
+        """Read a partition into columns in `folder`, which must be empty and outlive this object.
 
         Raises:
             ValueError: If the files are not in document order, or not all there.
@@ -75,6 +98,8 @@ class Members:
         self._memory_bytes = memory_bytes
         self._keep = settings.keep
         self._num_bands = minhash.bands if minhash else 0
+        self._most_listed = most_listed
+        self._contained = minhash is not None and minhash.measure == "containment"
         self._threshold = float(minhash.verify) if minhash else 0.0  # False: 0, a shared band decides
         rows_per_band = minhash.rows if minhash else 1
         self._estimates = np.array(
@@ -84,8 +109,10 @@ class Members:
                 for k in range(1, self._num_bands + 1)
             ]
         )
-        self._num_clusterings = 0
-        exact = self._read(files)
+        self._num_orders = 0
+        exact_by = settings.exact.by if settings.exact else ()
+        self._equal_by: tuple[str, ...] = tuple(one for one in exact_by if one != "text")
+        exact = self._read(files, partition)
         self.heads = zeros_on_disk(folder, "heads", np.int64, self.size)
         for start in range(0, self.size, _BLOCK):
             wanted = exact[start : start + _BLOCK]
@@ -96,13 +123,14 @@ class Members:
                 )
             self.heads[start : start + _BLOCK] = heads
         self._fill_buckets()
+        self._groups = {name: self._grouped(name) for name in self._equal_by}
 
     @property
     def size(self) -> int:
         """Number of rows."""
         return len(self.docs)
 
-    def _read(self, files: Sequence[str]) -> npt.NDArray[np.int64]:
+    def _read(self, files: Sequence[str], partition: int) -> npt.NDArray[np.int64]:
         with contextlib.ExitStack() as stack:
 
             def column(name: str, dtype: npt.DTypeLike) -> DiskColumn:
@@ -116,16 +144,25 @@ class Members:
             shingles, ends = column("shingles", np.uint64), column("ends", np.int64)
             ends.append(np.zeros(1, np.int64))
             self._sorter = Sorter(2, self._memory_bytes // 4 * 3, self._folder, "bands")
+            self._hashes = {
+                name: Sorter(3, self._memory_bytes // 8, self._folder, name) for name in self._equal_by
+            }  # two halves of the hash, row
             last = -1
-            for path, batch in _batches(files):
+            for path, batch in partition_batches(files, partition):
                 docs = batch["doc"].to_numpy()
                 if docs[0] <= last or (np.diff(docs) <= 0).any():
                     raise ValueError(f"{path}: documents do not ascend; pass shingle files in document order")
                 last = int(docs[-1])
-                has_words.append(self._sort_bands(batch["bands"], numbers["doc"].size, path))
+                first = numbers["doc"].size
+                has_words.append(self._sort_bands(batch["bands"], first, path))
+                for name, sorter in self._hashes.items():
+                    hashes_of = batch[f"{name}_hash"]
+                    found = np.flatnonzero(hashes_of.is_valid())
+                    halves = raw_bytes(hashes_of.drop_null(), path).view(">u8").reshape(-1, 2)
+                    sorter.append(halves[:, 0], halves[:, 1], first + found)
                 for name, values in numbers.items():
                     values.append(batch[name].to_numpy())
-                ids.append(np.frombuffer(b"".join(map(_id_bytes, batch["id"].to_pylist())), np.uint8))
+                ids.append(raw_bytes(batch["id"], path))
                 preferences.append(self._stored(batch["preferences"], path))
                 hashes, offsets = list_parts(batch["shingles"])
                 shingles.append(hashes[offsets[0] : offsets[-1]])
@@ -167,15 +204,43 @@ class Members:
         last_key = np.zeros(1, np.uint64)
         for records in self._sorter.sorted():
             keys, slots = np.ascontiguousarray(records[:, 0]), records[:, 1].astype(np.int64)
-            kernels.fill_buckets(keys, slots, self._num_bands, state, last_key, self._bucket_of, starts, entries)
+            linking.fill_buckets(keys, slots, self._num_bands, state, last_key, self._bucket_of, starts, entries)
         num_buckets, num_entries = int(state[0]), int(state[1])
         starts[num_buckets] = num_entries
         self._starts, self._entries = starts[: num_buckets + 1], entries[:num_entries]
         del self._sorter
 
-    def id(self, row: int | np.int64) -> str:
-        """Return the document's id, 32 hex digits."""
-        return self._ids[16 * row : 16 * row + 16].tobytes().hex()
+    def _grouped(self, name: str) -> npt.NDArray[np.int64]:
+        """Return by row the first row with the same hash, or -1 if the document has none."""
+        groups = zeros_on_disk(self._folder, f"{name}-groups", np.int64, self.size)
+        groups[:] = -1
+        last = np.zeros(3, np.uint64)
+        state = np.zeros(1, np.int64)
+        for records in self._hashes.pop(name).sorted():
+            linking.group_equal(records, last, state, groups)
+        return groups
+
+    def drop_equal(
+        self, stays: npt.NDArray[np.uint8], by: str, targets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Let of those that stay and are equal in an address or a payload only the first by priority stay.
+
+        Args:
+            stays: By row: 1 if the document stays; changed in place.
+            by: url or payload.
+            targets: By row: changed to the row that stays where a document goes.
+
+        Returns:
+            The rows that go.
+        """
+        goes = zeros_on_disk(self._folder, f"{by}-goes", np.bool_, self.size)
+        leaders = zeros_on_disk(self._folder, f"{by}-leaders", np.int64, self.size)
+        linking.first_of_groups(self._by_priority(stays), self._groups[by], leaders, stays, targets, goes)
+        return goes
+
+    def ids(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Return the documents' ids, 32 hex digits each."""
+        return hex_digits(self._ids.reshape(-1, 16)[rows])
 
     def has_words(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return for each row whether the document has bands, of which texts without words have none."""
@@ -191,17 +256,17 @@ class Members:
             kept: By row: 1 if the document is still kept. These come before all others, so that the answer among them
                 is what it would be without the others, who then join them or each other.
         """
-        number = self._num_clusterings
-        self._num_clusterings += 1
+        order = self._by_priority(kept)
+        number = self._num_orders
 
         def column(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
             return zeros_on_disk(self._folder, f"{name}-{number}", dtype, size)
 
-        order = self._by_priority(kept, f"order-{number}")
         leaders = column("leaders", np.int64, self.size)
         representatives = column("representatives", np.int64, self.size)
         similarities = column("similarities", np.float64, self.size)
-        num_compared = kernels.assign(
+        counts = np.zeros(3, np.int64)
+        linking.assign(
             order,
             self.heads,
             self._num_bands,
@@ -210,7 +275,9 @@ class Members:
             self._ends,
             self._shingles,
             self._threshold,
+            self._contained,
             self._estimates,
+            self._most_listed,
             column("inserted", np.int64, len(self._entries)),
             column("num_inserted", np.int64, len(self._starts) - 1),
             leaders,
@@ -218,17 +285,18 @@ class Members:
             column("unit_similarities", np.float64, self.size),
             representatives,
             similarities,
+            counts,
         )
         firsts = column("firsts", np.int64, self.size)
         sizes = column("sizes", np.int64, self.size)
-        kernels.count_clusters(representatives, firsts, sizes)
+        linking.count_clusters(representatives, firsts, sizes)
         by_row = Clustering(
             representatives,
             similarities,
             column("row_leaders", np.int64, self.size),
             column("row_firsts", np.int64, self.size),
             column("row_sizes", np.int64, self.size),
-            int(num_compared),
+            *counts.tolist(),
         )
         for start in range(0, self.size, _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -240,7 +308,9 @@ class Members:
             similarities[part] = np.where(self.heads[of] == self.heads[part], 1.0, similarities[part])
         return by_row
 
-    def _by_priority(self, kept: npt.NDArray[np.uint8] | None, name: str) -> npt.NDArray[np.int64]:
+    def _by_priority(self, kept: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.int64]:
+        self._num_orders += 1
+        name = f"order-{self._num_orders}"
         order = zeros_on_disk(self._folder, name, np.int64, self.size)
         if self.size == 0:
             return order
@@ -260,40 +330,27 @@ class Members:
         ranks = self._ranks[start:stop]
         if (ranks < 0).any():
             raise ValueError(f"source_rank must be at least 0, got {ranks.min()}")
-        columns = [] if kept is None else [(kept[start:stop] == 0).astype(np.uint64)]
-        columns.append(ranks.astype(np.uint64))
-        sizes = self._num_bytes[start:stop].astype(np.uint64)
-        wanted = self._keep.stored
-        stored = self._preferences[start * len(wanted) : stop * len(wanted)].reshape(stop - start, len(wanted))
-        for one in self._keep.then:
-            if one == "longest":
-                columns.append(~sizes)
-            elif one == "shortest":
-                columns.append(sizes)
-            elif one == "id":
-                halves = self._ids[16 * start : 16 * stop].view(">u8").reshape(-1, 2).astype(np.uint64)
-                columns += [halves[:, 0], halves[:, 1]]
-            elif one != "first":
-                columns.append(stored[:, wanted.index(one)])
-        return columns
+        ids = self._ids[16 * start : 16 * stop].view(">u8").reshape(-1, 2).astype(np.uint64)
+        wanted = len(self._keep.stored)
+        stored = self._preferences[start * wanted : stop * wanted].reshape(stop - start, wanted)
+        columns = priority_columns(self._keep, ranks, self._num_bytes[start:stop], ids, stored)
+        first = [] if kept is None else [(kept[start:stop] == 0).astype(np.uint64)]
+        return [*first, *columns.T]
 
-    def near_copies(
-        self, targets: npt.NDArray[np.int64], name: str
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Return by row the most similar of the targets that the document is a copy of, and the similarity.
+    def near_copies(self, targets: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return by row the most similar of the targets that the document is a copy of, and the similarity; call once.
 
         Args:
             targets: Rows, ascending.
-            name: Prefix of scratch files; no two calls may share it.
 
         Returns:
             Rows of the targets, or -1 where there is none, the smallest of equally similar ones; a target is its own
             copy at 1. Similarities, exact Jaccard or estimated.
         """
-        stamps = zeros_on_disk(self._folder, f"{name}-stamps", np.int64, self.size)
-        nearest = zeros_on_disk(self._folder, f"{name}-nearest", np.int64, self.size)
-        similarities = zeros_on_disk(self._folder, f"{name}-similarities", np.float64, self.size)
-        kernels.near_copies(
+        stamps = zeros_on_disk(self._folder, "near-stamps", np.int64, self.size)
+        nearest = zeros_on_disk(self._folder, "near-nearest", np.int64, self.size)
+        similarities = zeros_on_disk(self._folder, "near-similarities", np.float64, self.size)
+        linking.near_copies(
             targets,
             self.heads,
             self._num_bands,
@@ -303,13 +360,14 @@ class Members:
             self._ends,
             self._shingles,
             self._threshold,
+            self._contained,
             self._estimates,
             stamps,
             nearest,
             similarities,
         )
-        rows = zeros_on_disk(self._folder, f"{name}-rows", np.int64, self.size)
-        found = zeros_on_disk(self._folder, f"{name}-found", np.float64, self.size)
+        rows = zeros_on_disk(self._folder, "near-rows", np.int64, self.size)
+        found = zeros_on_disk(self._folder, "near-found", np.float64, self.size)
         for start in range(0, self.size, _BLOCK):
             part = slice(start, start + _BLOCK)
             rows[part] = nearest[self.heads[part]] - 1
@@ -317,20 +375,30 @@ class Members:
         return rows, found
 
 
-def _batches(files: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def partition_batches(files: Sequence[str], partition: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield (path, rows) of one partition from files whose row groups each hold rows of one `partition`, the first column."""
     for path in files:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
-                for batch in file.read_row_group(group, use_threads=False).to_batches():
-                    if batch.num_rows:
-                        yield path, batch
+                if file.metadata.row_group(group).column(0).statistics.min == partition:
+                    for batch in file.read_row_group(group, use_threads=False).to_batches():
+                        if batch.num_rows:
+                            yield path, batch
 
 
-def _id_bytes(value: str) -> bytes:
-    raw = bytes.fromhex(value) if len(value) == 32 else b""
-    if len(raw) != 16:
-        raise ValueError(f"a document id is 32 hex digits, got {value!r}")
-    return raw
+def raw_bytes(values: pa.Array, path: str) -> npt.NDArray[np.uint8]:
+    """Return strings of 32 hex digits as bytes, 16 each, one after the other."""
+    texts = values.to_pylist()
+    for one in texts:
+        if len(one) != 32:
+            raise ValueError(f"{path}: a document id is 32 hex digits, got {one!r}")
+    return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8)
+
+
+def hex_digits(raw: npt.NDArray[np.uint8]) -> list[str]:
+    """Return ids, shape (documents, 16), as 32 hex digits each."""
+    text = raw.tobytes().hex()
+    return [text[start : start + 32] for start in range(0, len(text), 32)]
 
 
 def list_rows(values: npt.NDArray[np.uint64]) -> pa.ListArray:

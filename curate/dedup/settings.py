@@ -42,7 +42,9 @@ class MinHash(Settings):
             (Penedo et al. 2024, arXiv:2406.17557): 14 bands of 8 rows.
         verify: Smallest similarity of the two shingle sets, computed exactly, at which a compared pair is a pair of near
             copies; False: a shared band decides.
-        measure: What `verify` bounds: `jaccard`, |A and B| / |A or B|, or `containment`, |A and B| / min(|A|, |B|).
+        measure: What `verify` bounds: `jaccard`, |A and B| / |A or B|, or `containment`, |A and B| / min(|A|, |B|) (Broder
+            1997). Bands find pairs by their Jaccard similarity all the same: a text that is contained in a much longer one is
+            seldom compared with it.
         seed: Of the hash functions.
     """
 
@@ -61,6 +63,12 @@ class MinHash(Settings):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
             raise ValueError(f"verify is a threshold above 0 and at most 1, or false; got {value!r}")
         return float(value)
+
+    @model_validator(mode="after")
+    def _measures_something(self) -> MinHash:
+        if self.measure != "jaccard" and self.verify is False:
+            raise ValueError("measure says what verify bounds, and verify is false: no pair is measured")
+        return self
 
 
 class Highest(Settings):

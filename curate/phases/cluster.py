@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,22 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.dedup import choose as choosing
-from curate.dedup.clusters import find_components, link_clusters, write_shingles
+from curate.dedup.clusters import link_partition, merge_clusters, write_shingles
 from curate.dedup.exact import exact_hash
 from curate.dedup.keeping import stored_preferences
 from curate.dedup.members import list_rows
 from curate.dedup.minhash import Signatures
-from curate.dedup.settings import Dedup, Validation
+from curate.dedup.settings import Dedup
 from curate.dedup.spill import DiskColumn
 from curate.document import DUPLICATES
-from curate.ledger import balance, same_rows
-from curate.phases.edits import EditsAbout
+from curate.ledger import same_rows
 from curate.phases.measure import Block, last_revision
 from curate.pipeline import (
     ParquetFile,
-    RemovalCounts,
-    Removals,
     RowsBeside,
     apply_step,
     read_batches,
@@ -49,6 +44,9 @@ SIGNATURES = pa.schema(
         ("signature", pa.binary()),
     ]
 )
+
+
+_SIGNED = ("num_bytes", "bands", "url_hash", "payload_hash")  # what of these is compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +106,22 @@ def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Cal
     return sign
 
 
-def components(context: TaskContext, key: str, settings: Dedup, shards: Sequence[ShardOfCorpus]) -> None:
-    """Write components.parquet: documents that may be copies of one another."""
-    files = [str(context.entry(shard.signatures).path("measurements.parquet")) for shard in shards]
-    with context.writing(key) as output, context.scratch() as scratch:
-        find_components(
-            files,
-            str(output.path("components.parquet")),
-            settings=settings,
-            memory_bytes=context.memory,
-            scratch=str(scratch),
-        )
-
-
 def shingles(
     context: TaskContext, key: str, settings: Dedup, components_key: str, shard: ShardOfCorpus, documents: int
 ) -> None:
-    """Write shingles.parquet: what is compared, for the members of components in one shard."""
+    """Write shingles.parquet: what is compared, for the members of components in one shard.
+
+    Its counts: `partitions` that have rows in it.
+    """
     path = context.entry(components_key).path("components.parquet")
     members = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
-    with context.writing(key) as output:
-        batches = _members(context, settings, shard, members)
-        write_shingles(batches, str(output.path("shingles.parquet")), settings=settings)
+    with context.writing(key) as output, context.scratch() as scratch:
+        output.counts["partitions"] = write_shingles(
+            _members(context, settings, shard, members),
+            str(output.path("shingles.parquet")),
+            settings=settings,
+            scratch=str(scratch),
+        )
 
 
 def _members(
@@ -141,12 +133,12 @@ def _members(
         context: Of the task.
         settings: The recipe's; `keep` says what is looked at besides the text.
         shard: The shard.
-        members: The shard's part of components.parquet: doc (ascending), component, exact.
+        members: The shard's part of components.parquet, doc ascending.
     """
     if not members.num_rows:
         return
     docs = members["doc"].to_numpy()
-    signed = RowsBeside(context.entry(shard.signatures).path("measurements.parquet"), ["id", "bands", "num_bytes"])
+    signed = RowsBeside(context.entry(shard.signatures).path("measurements.parquet"), ["id", *_SIGNED])
     measured = {
         column: RowsBeside(context.entry(key).path("measurements.parquet"), ["id", column])
         for column, key in shard.measures
@@ -170,22 +162,35 @@ def _members(
         preferences = stored_preferences(settings.keep, metadata, numbers, last.num_rows)
         yield pa.record_batch(
             {
-                **{name: some[name].chunk(0) for name in ("doc", "component", "exact")},
+                **{name: some[name].chunk(0) for name in ("doc", "component", "exact", "partition")},
                 "id": last["id"],
                 "source_rank": pa.array([shard.rank] * last.num_rows, pa.int32()),
-                **{name: facts[name].chunk(0) for name in ("num_bytes", "bands")},
+                **{name: facts[name].chunk(0) for name in _SIGNED},
                 "preferences": list_rows(preferences),
                 "word_hashes": with_words(last, ("word_hashes",))["word_hashes"],
             }
         )
 
 
-def clusters(context: TaskContext, key: str, settings: Dedup, shingle_keys: Sequence[str]) -> None:
+def link(context: TaskContext, key: str, settings: Dedup, partition: int, shingle_keys: Sequence[str]) -> None:
+    """Write linked.parquet: the verified clusters of one partition; the keys are those of shards that have rows of it."""
+    with context.writing(key) as output, context.scratch() as scratch:
+        output.counts |= link_partition(
+            [str(context.entry(one).path("shingles.parquet")) for one in shingle_keys],
+            partition,
+            str(output.path("linked.parquet")),
+            settings=settings,
+            memory_bytes=context.memory,
+            scratch=str(scratch),
+        )
+
+
+def clusters(context: TaskContext, key: str, linked: Sequence[str]) -> None:
     """Write clusters.parquet (verified clusters among all documents) and duplicates.parquet before anything is chosen."""
-    files = [str(context.entry(one).path("shingles.parquet")) for one in shingle_keys]
+    files = [str(context.entry(one).path("linked.parquet")) for one in linked]
     with context.writing(key) as output, context.scratch() as scratch:
         path = output.path("clusters.parquet")
-        link_clusters(files, str(path), settings=settings, memory_bytes=context.memory, scratch=str(scratch))
+        merge_clusters(files, str(path), memory_bytes=context.memory, scratch=str(scratch))
         name_of = _names(path, scratch)
         with ParquetFile(output.path("duplicates.parquet"), DUPLICATES) as file:
             for batch in read_batches(path):
@@ -221,116 +226,3 @@ def cluster_numbers(context: TaskContext, key: str | None, first: int, documents
         )
         numbers[table["doc"].to_numpy() - first] = table["cluster"].to_numpy()
     return numbers
-
-
-STATE = pa.schema(
-    [
-        pa.field("doc", pa.int64(), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("kept", pa.bool_(), nullable=False),
-        pa.field("num_bytes", pa.int64(), nullable=False),
-    ]
-)
-
-
-def _write_state(context: TaskContext, shard: ShardOfCorpus, path: Path) -> int:
-    """Write which documents of a shard are still kept; return the number of documents."""
-    removals = Removals(context.entry(one).path("removed.parquet") for one in shard.decided)
-    edits = EditsAbout(context.entry(one).path("edits.parquet") for one in shard.edits)
-    doc = shard.first
-    signed = context.entry(shard.signatures).path("measurements.parquet")
-    with ParquetFile(path, STATE) as file:
-        for batch in read_batches(signed, ["id", "num_bytes"]):
-            ids = batch["id"].to_pylist()
-            removed = removals.about(ids)
-            cut = Counter[str]()
-            for name, spans in edits.about(ids).items():
-                cut[name] = sum(span["end"] - span["start"] for span in spans)
-            file.write(
-                pa.record_batch(
-                    [
-                        pa.array(range(doc, doc + len(ids)), pa.int64()),
-                        batch["id"],
-                        pa.array([shard.source] * len(ids), pa.string()),
-                        pa.array([name not in removed for name in ids], pa.bool_()),
-                        pa.array(
-                            [size - cut[name] for name, size in zip(ids, batch["num_bytes"].to_pylist(), strict=True)]
-                        ),
-                    ],
-                    schema=STATE,
-                )
-            )
-            doc += len(ids)
-    removals.finish()
-    edits.finish()
-    return doc - shard.first
-
-
-def choose(
-    context: TaskContext,
-    key: str,
-    dedup: Dedup | None,
-    validation: Validation | None,
-    seed: int,
-    shards: Sequence[ShardOfCorpus],
-    shingle_keys: Sequence[str],
-) -> None:
-    """Write what was chosen, one file a shard, and duplicates.parquet with the kept copies."""
-    with context.writing(key) as output, context.scratch() as scratch:
-        states = []
-        for number, shard in enumerate(shards):
-            path = scratch / f"state-{number:05d}.parquet"
-            documents = _write_state(context, shard, path)
-            balance(
-                shard.source,
-                "choose",
-                "documents",
-                context.entry(shard.extracted).counts["extracted"],
-                {"seen": documents},
-            )
-            states.append(str(path))
-        output.counts |= choosing.choose(
-            states,
-            [str(context.entry(one).path("shingles.parquet")) for one in shingle_keys],
-            decisions=str(scratch / "choice.parquet"),
-            duplicates=str(output.path("duplicates.parquet")),
-            dedup=dedup,
-            validation=validation,
-            seed=seed,
-            memory_bytes=context.memory,
-            scratch=str(scratch),
-        )
-        output.counts["shards"] = _split(context, scratch / "choice.parquet", shards, output.folder)
-
-
-def _split(
-    context: TaskContext, path: Path, shards: Sequence[ShardOfCorpus], folder: Path
-) -> list[dict[str, dict[str, int]]]:
-    """Write choice-<shard>.parquet for each shard, so that a change in one leaves the others' results alone.
-
-    Returns:
-        For each shard, documents and bytes removed, by "<stage>/<rule>".
-    """
-    counts = []
-    schema = pq.read_schema(path).remove_metadata()
-    batches = read_batches(path)
-    waiting = next(batches, None)
-    for number, shard in enumerate(shards):
-        extracted = context.entry(shard.extracted)
-        end = shard.first + extracted.counts["extracted"]
-        sizes = pq.read_table(extracted.path("sizes.parquet"), columns=["bytes"])["bytes"].to_numpy()
-        removed = RemovalCounts()
-        with ParquetFile(folder / f"choice-{number:05d}.parquet", schema) as file:
-            while waiting is not None:
-                stop = int(np.searchsorted(waiting["doc"].to_numpy(), end))
-                part = waiting.slice(0, stop)
-                file.write(part.replace_schema_metadata(None))
-                for row in part.filter(part["removed"]).select(["doc", "stage", "rule"]).to_pylist():
-                    removed.add(row["stage"], row["rule"], int(sizes[row["doc"] - shard.first]))
-                if stop < waiting.num_rows:
-                    waiting = waiting.slice(stop)
-                    break
-                waiting = next(batches, None)
-        counts.append(removed.as_json())
-    return counts

@@ -32,6 +32,8 @@ from curate.pipeline import (
 from curate.plan import TaskContext
 from curate.stated import Stated
 
+_EQUAL = ("dedup.exact", "dedup.url", "dedup.payload")
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -174,7 +176,7 @@ def _decide(
                     choice["stage"],
                     choice["rule"],
                     value=similarity,
-                    threshold="not equal" if choice["rule"] == "dedup.exact" else settings.near,
+                    threshold="not equal" if choice["rule"] in _EQUAL else settings.near,
                     kept_id=choice["kept_id"],
                     similarity=similarity,
                 )

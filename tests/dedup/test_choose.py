@@ -4,9 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dedup_flow import Document, jaccard, run, shingles
+from dedup_flow import Document, jaccard, run, shingles, write_kept
 
 from curate.dedup.choose import choose
+from curate.dedup.components import components_schema
+from curate.dedup.resolving import resolve_partition
 from curate.dedup.settings import Dedup, Exact, Keep, MinHash, Validation
 from curate.document import DUPLICATES
 from curate.text.hashing import choice_hash
@@ -362,10 +364,12 @@ def test_nothing_depends_on_shards_batches_or_memory(tmp_path, variant, dedup):
     assert outcome.drawn
 
 
-def chosen(folder, shards, shingle_files=()):
+def chosen(folder, shards, components, resolved=()):
     return choose(
         [str(one) for one in shards],
-        [str(one) for one in shingle_files],
+        str(components),
+        [str(one) for one in resolved],
+        {},
         decisions=str(folder / "decisions.parquet"),
         duplicates=str(folder / "duplicates.parquet"),
         dedup=Dedup(),
@@ -378,21 +382,34 @@ def chosen(folder, shards, shingle_files=()):
 
 def test_files_that_do_not_fit_are_refused(tmp_path):
     run([Document("a", BASE), Document("b", BASE)], tmp_path / "run", Dedup())
-    shingle_file, documents = tmp_path / "run" / "shingles-0.parquet", tmp_path / "run" / "documents-0.parquet"
+    documents, components = (tmp_path / "run" / name for name in ("documents-0.parquet", "components.parquet"))
     short = tmp_path / "short.parquet"
     pq.write_table(pq.read_table(documents).slice(0, 1), short)
-    with pytest.raises(ValueError, match="1 documents of the shingle files are in none of the document shards"):
-        chosen(tmp_path, [short], [shingle_file])
+    with pytest.raises(ValueError, match="1 members of components are in none of the document shards"):
+        chosen(tmp_path, [short], components)
     with pytest.raises(ValueError, match="do not ascend; pass document shards in document order"):
-        chosen(tmp_path, [documents, documents], [shingle_file])
+        chosen(tmp_path, [documents, documents], components)
+    shingle_file, kept = str(tmp_path / "run" / "shingles-0.parquet"), str(tmp_path / "kept.parquet")
+
+    def resolved(rows):
+        write_kept(kept, rows)
+        options = {"dedup": Dedup(), "memory_bytes": 1, "scratch": str(tmp_path)}
+        resolve_partition([shingle_file], [kept], 0, str(tmp_path / "resolved.parquet"), **options)
+
+    resolved([(0, 0, True), (0, 1, True)])
+    with pytest.raises(ValueError, match="tells of other documents than the shingle files"):
+        resolved([(0, 0, True), (0, 2, True)])
+    with pytest.raises(ValueError, match="1 documents of the shingle files are in none of the files of kept ones"):
+        resolved([(0, 0, True)])
 
 
 def test_an_empty_corpus(tmp_path):
-    empty = tmp_path / "documents.parquet"
+    empty, components = tmp_path / "documents.parquet", tmp_path / "components.parquet"
     schema = {"doc": pa.int64(), "id": pa.string(), "source": pa.string(), "kept": pa.bool_(), "num_bytes": pa.int64()}
     pq.write_table(pa.schema(list(schema.items())).empty_table(), empty)
+    pq.write_table(components_schema().empty_table(), components)
     for shards in ([], [empty]):
-        summary = chosen(tmp_path, shards)
+        summary = chosen(tmp_path, shards, components)
         assert (summary["clusters"], summary["validation"]) == (0, {})
         assert pq.read_table(tmp_path / "decisions.parquet").num_rows == 0
         assert pq.read_schema(tmp_path / "duplicates.parquet") == DUPLICATES

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from dedup_flow import DATA, Document, jaccard, run, shingles, with_hashes
 
-from curate.dedup.clusters import find_components, link_clusters, write_shingles
+from curate.dedup.clusters import link_partition, write_shingles
+from curate.dedup.components import find_components
 from curate.dedup.members import SHINGLES
 from curate.dedup.minhash import Signatures, collision_probability
 from curate.dedup.settings import Dedup, Exact, Keep, MinHash
@@ -54,8 +55,8 @@ def test_components_are_those_of_shared_bands(tmp_path):
             "doc": doc,
             "component": component,
             "exact": min(d for d, one in enumerate(documents) if one.text.split() == documents[doc].text.split()),
-        }
             "partition": 0,
+        }
         for doc, component in enumerate(label)
         if label.count(component) > 1
     ]
@@ -280,11 +281,14 @@ def member(doc, exact=None, bands=(1,) * 14):
             "doc": [doc],
             "component": [0],
             "exact": [doc if exact is None else exact],
+            "partition": pa.array([0], pa.int32()),
             "id": [f"{doc:032x}"],
             "source_rank": pa.array([0], pa.int32()),
             "num_bytes": [10],
-            "bands": pa.array([list(bands)], pa.list_(pa.uint64())),
             "preferences": pa.array([[]], pa.list_(pa.uint64())),
+            "url_hash": pa.nulls(1, pa.string()),
+            "payload_hash": pa.nulls(1, pa.string()),
+            "bands": pa.array([list(bands)], pa.list_(pa.uint64())),
             "word_hashes": pa.array([[1, 2, 3]], pa.large_list(pa.uint64())),
         }
     )
@@ -294,8 +298,9 @@ def link(folder, *files):
     settings, paths = Dedup(), []
     for number, batches in enumerate(files):
         paths.append(str(folder / f"{number}.parquet"))
-        write_shingles(batches, paths[-1], settings=settings)
-    link_clusters(paths, str(folder / "links.parquet"), settings=settings, memory_bytes=1 << 20, scratch=str(folder))
+        write_shingles(batches, paths[-1], settings=settings, scratch=str(folder))
+    place = str(folder / "links.parquet")
+    link_partition(paths, 0, place, settings=settings, memory_bytes=1 << 20, scratch=str(folder))
     return pq.read_table(folder / "links.parquet").to_pylist()
 
 

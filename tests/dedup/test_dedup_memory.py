@@ -10,9 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dedup_flow import write_kept
 
 from curate.dedup.choose import choose
-from curate.dedup.clusters import find_components, link_clusters, write_shingles
+from curate.dedup.clusters import link_partition, write_shingles
+from curate.dedup.components import components_schema, find_components
+from curate.dedup.members import list_rows
+from curate.dedup.resolving import resolve_partition
 from curate.dedup.settings import Dedup, MinHash, Validation
 
 # Buffers that do not shrink with `memory_bytes`: a batch of ids, a Parquet page, a row group of shingles.
@@ -48,15 +52,25 @@ def components(folder: Path, output: Path, memory_bytes: int) -> list[Path]:
 def link(folder: Path, output: Path, memory_bytes: int) -> list[Path]:
     path = output / f"links-{memory_bytes}.parquet"
     files = sorted(map(str, folder.glob("shingles-*")))
-    link_clusters(files, str(path), settings=Dedup(), memory_bytes=memory_bytes, scratch=scratch(output))
+    link_partition(files, 0, str(path), settings=Dedup(), memory_bytes=memory_bytes, scratch=scratch(output))
+    return [path]
+
+
+def resolved(folder: Path, output: Path, memory_bytes: int) -> list[Path]:
+    path = output / f"resolved-{memory_bytes}.parquet"
+    files, kept = (sorted(map(str, folder.glob(f"{name}-?.parquet"))) for name in ("shingles", "kept"))
+    options = {"dedup": Dedup(), "memory_bytes": memory_bytes, "scratch": scratch(output)}
+    resolve_partition(files, kept, 0, str(path), **options)
     return [path]
 
 
 def chosen(folder: Path, output: Path, memory_bytes: int) -> list[Path]:
     paths = [output / f"{name}-{memory_bytes}.parquet" for name in ("decisions", "duplicates")]
     choose(
-        sorted(map(str, folder.glob("documents-*"))),
-        sorted(map(str, folder.glob("shingles-*"))),
+        sorted(map(str, folder.glob("documents-?.parquet"))),
+        str(folder / "members.parquet"),
+        list(map(str, output.glob(f"resolved-{memory_bytes}.parquet"))),
+        {0: sorted(map(str, folder.glob("shingles-?.parquet")))},
         decisions=str(paths[0]),
         duplicates=str(paths[1]),
         dedup=Dedup(),
@@ -86,9 +100,9 @@ def write_signatures(folder: Path, num_docs: int, num_files: int) -> int:
                     pa.array(np.arange(size + 1, dtype=np.int32) * 14), pa.array(keys.reshape(-1))
                 ),
                 "num_shingles": np.full(size, 500),
+                "num_bytes": np.full(size, 3000),
             }
         )
-                "num_bytes": np.full(size, 3000),
         pq.write_table(table, folder / f"signatures-{number}.parquet", row_group_size=1000)
     return num_docs * (32 + 14 * 8 + 8)
 
@@ -110,18 +124,23 @@ def write_members(folder: Path, num_docs: int, num_files: int) -> int:
             {
                 "doc": docs,
                 "component": np.zeros(size, np.int64),
+                "partition": np.zeros(size, np.int32),
                 "exact": docs,
                 "id": [f"{doc:032x}" for doc in docs],
                 "source_rank": np.zeros(size, np.int32),
                 "num_bytes": generator.integers(1000, 5000, size),
                 "preferences": list_rows(np.empty((size, 0), np.uint64)),
+                "url_hash": pa.nulls(size, pa.string()),
+                "payload_hash": pa.nulls(size, pa.string()),
                 "bands": list_rows(bands),
                 "word_hashes": pa.LargeListArray.from_arrays(
                     pa.array(np.arange(size + 1) * words), pa.array(lists.reshape(-1))
                 ),
             }
         )
-        write_shingles([batch], str(folder / f"shingles-{number}.parquet"), settings=Dedup(minhash=MinHash()))
+        path = str(folder / f"shingles-{number}.parquet")
+        write_shingles([batch], path, settings=Dedup(minhash=MinHash()), scratch=str(folder))
+        write_kept(str(folder / f"kept-{number}.parquet"), [(0, doc, True) for doc in docs.tolist()])
         table = pa.table(
             {
                 "doc": docs,
@@ -132,6 +151,9 @@ def write_members(folder: Path, num_docs: int, num_files: int) -> int:
             }
         )
         pq.write_table(table, folder / f"documents-{number}.parquet", row_group_size=1000)
+    docs = np.arange(size * num_files)
+    columns = [docs, np.zeros(len(docs), np.int64), docs, np.zeros(len(docs), np.int32)]
+    pq.write_table(pa.table(columns, schema=components_schema()), folder / "members.parquet", row_group_size=1000)
     return num_docs * words * 8
 
 
@@ -172,7 +194,8 @@ def peak_growth(task: str, small: Path, folder: Path, memory_bytes: int, *, modu
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="private memory is read from /proc, which is Linux")
 @pytest.mark.parametrize(
-    ("tasks", "write", "num_docs"), [((components,), write_signatures, 250_000), ((link, chosen), write_members, 6_000)]
+    ("tasks", "write", "num_docs"),
+    [((components,), write_signatures, 250_000), ((link, resolved, chosen), write_members, 6_000)],
 )
 def test_ten_times_the_memory(tmp_path, tasks, write, num_docs):
     folder, small, roomy = tmp_path / "data", tmp_path / "small", tmp_path / "roomy"
