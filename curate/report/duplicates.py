@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from curate.report.display import excerpt
+from curate.report.display import excerpt, number
 from curate.report.run import RunFolder
 from curate.report.samples import draw, find_texts
 
@@ -24,6 +24,12 @@ PAIR_CHARACTERS = 1200
 CURVE_STEPS = 100
 SHOWN_SIMILARITIES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 _WORDS = re.compile(r"(\s*)(\S+|\Z)")
+_EQUAL = {
+    "dedup.exact": "the texts are equal",
+    "dedup.earlier_exact": "the texts are equal",
+    "dedup.url": "the addresses are equal",
+    "dedup.payload": "the payloads are equal",
+}
 _OF_WORDS = ("dedup.exact", "dedup.minhash", "validation.near_copy")  # rules whose pairs duplicates.parquet has
 
 
@@ -172,7 +178,7 @@ def _cluster(row: Mapping[str, Any], members: pl.DataFrame, texts: Mapping[str, 
 def _pair(row: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     sides = [texts.get(row[name]) for name in ("kept_id", "id")]
     whole = [side["text"] if side else "" for side in sides]
-    start = _first_difference(*whole) if all(whole) else 0
+    start = first_difference(*whole) if all(whole) else 0
     kept_runs, removed_runs = differences(*(text[start : start + PAIR_CHARACTERS] for text in whole))
     return {
         "rule": row["rule"],
@@ -185,13 +191,39 @@ def _pair(row: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> dic
     }
 
 
-def _first_difference(left: str, right: str) -> int:
+def first_difference(left: str, right: str) -> int:
     """Return where to begin to show two texts: a little before they differ, or at the start."""
     same = next((place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), None)
     if same is None or same < PAIR_CHARACTERS // 2:
         return 0
     line = left.rfind("\n", 0, same - 100)
     return line + 1 if line > same - PAIR_CHARACTERS // 2 else same - PAIR_CHARACTERS // 4
+
+
+def likeness(rule: str | None, similarity: float | None, verified: bool | None) -> str:
+    """Return in words how a removed document is like the one that stands for it.
+
+    Args:
+        rule: By which it was removed.
+        similarity: As the decision states it; None where something else than the text is equal.
+        verified: Whether the texts were compared; None if that is not known.
+    """
+    if rule in _EQUAL:
+        return _EQUAL[rule]
+    if similarity is None:
+        return "similarity not measured"
+    how = {"dedup.semantic": "cosine of the embeddings", "dedup.earlier": "estimated from signatures"}.get(rule or "")
+    if how is None:
+        how = "" if verified is None else "verified on the texts" if verified else "estimated from bands"
+    return f"similarity {number(similarity)}" + (f", {how}" if how else "")
+
+
+def what_differs(kept: str, removed: str, most: int = 5) -> tuple[list[str], list[str]]:
+    """Return up to `most` pieces that only the kept text has and that only the removed one has, where they begin to differ."""
+    start = first_difference(kept, removed)
+    sides = differences(*(text[start : start + PAIR_CHARACTERS] for text in (kept, removed)))
+    found = tuple([text for differs, text in runs if differs][:most] for runs in sides)
+    return found[0], found[1]
 
 
 def _origin(row: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import UsageError
 from curate.report.display import number, one_line, plain
-from curate.report.run import RunFolder
-from curate.report.samples import Pick, decisions, draw, find_shard_texts
+from curate.report.duplicates import likeness
+from curate.report.run import RunFolder, read_rows
+from curate.report.samples import Pick, decisions, draw, find_shard_texts, find_texts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +31,8 @@ class InspectRow:
         kept: Whether it is in the corpus.
         stage, rule, value, threshold, also_fired: Why it is not; empty if it is. `value` is a number or a label.
         kept_id, similarity: The copy that stands for a duplicate.
+        verified, cluster_size: Whether the texts were compared, and documents in its cluster; None if it is in none.
+        kept_source, kept_url: Where that copy is from; None if it is not of this run, or has no address.
         split: train or validation, if kept.
         text: The curated text of a kept document, else the extracted one; None if there is none.
     """
@@ -47,6 +50,10 @@ class InspectRow:
     also_fired: tuple[str, ...]
     kept_id: str | None
     similarity: float | None
+    verified: bool | None
+    cluster_size: int | None
+    kept_source: str | None
+    kept_url: str | None
     split: str | None
     text: str | None
 
@@ -92,7 +99,13 @@ def inspect(
     picks = _draw(folder, sources, stage, rule, sample, seed)
     kept = find_shard_texts(folder, "documents", [pick for pick in picks if pick.row["kept"]])
     texts = find_shard_texts(folder, "extracted", [pick for pick in picks if pick.id not in kept])
-    return (_row(pick, kept.get(pick.id), texts.get(pick.id)) for pick in picks)
+    copies = [pick.row["kept_id"] for pick in picks if pick.row["kept_id"]]
+    wanted = ((source, id) for source in folder.sources for id in copies)
+    places = find_texts(folder, "extracted", wanted, ("source", "url")) if copies else {}
+    path = folder.path / "duplicates.parquet"
+    there = path.is_file() and path.stat().st_size > 0
+    clusters = read_rows(path, [pick.id for pick in picks], ("verified", "cluster_size")) if there else {}
+    return (_row(pick, kept.get(pick.id), texts.get(pick.id), clusters, places) for pick in picks)
 
 
 def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS) -> Iterator[str]:
@@ -110,9 +123,12 @@ def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS
         if row.path is not None:
             yield f"   from {one_line(row.path)}" + (f" at {number(row.offset)}" if row.offset is not None else "")
         if row.kept_id:
-            what = "an earlier corpus holds" if (row.rule or "").startswith("dedup.earlier") else "kept copy"
-            how = " (estimated)" if row.rule == "dedup.earlier" else ""
-            yield f"   {what} {row.kept_id}, similarity {number(row.similarity)}{how}"
+            earlier = (row.rule or "").startswith("dedup.earlier")
+            what = "an earlier corpus holds it as" if earlier else "kept copy"
+            size = f", cluster of {number(row.cluster_size)}" if row.cluster_size is not None and not earlier else ""
+            yield f"   {what} {row.kept_id}: {likeness(row.rule, row.similarity, row.verified)}{size}"
+            if row.kept_source is not None:
+                yield f"   from {one_line(row.kept_source)}" + (f", {one_line(row.kept_url)}" if row.kept_url else "")
         if row.also_fired:
             yield "   also fired: " + ", ".join(one_line(name) for name in row.also_fired)
         yield from _text_lines(row.text, characters)
@@ -183,8 +199,16 @@ def _known(option: str, name: str, names: Sequence[str]) -> None:
     raise UsageError(f"{option} {plain(name)}: this run has no such thing.{hint} It has: {there}.")
 
 
-def _row(pick: Pick, curated: dict[str, Any] | None, extracted: dict[str, Any] | None) -> InspectRow:
+def _row(
+    pick: Pick,
+    curated: dict[str, Any] | None,
+    extracted: dict[str, Any] | None,
+    clusters: Mapping[str, Mapping[str, Any]],
+    places: Mapping[str, Mapping[str, Any]],
+) -> InspectRow:
     row = pick.row
+    cluster = clusters.get(pick.id, {})
+    copy = places.get(row["kept_id"] or "", {})
     text = curated or extracted or {}
     label = row.get("value_label")
     return InspectRow(
@@ -201,6 +225,10 @@ def _row(pick: Pick, curated: dict[str, Any] | None, extracted: dict[str, Any] |
         also_fired=tuple(row["also_fired"] or ()),
         kept_id=row["kept_id"],
         similarity=row["similarity"],
+        verified=cluster.get("verified"),
+        cluster_size=cluster.get("cluster_size"),
+        kept_source=copy.get("source"),
+        kept_url=copy.get("url"),
         split=curated["split"] if curated else None,
         text=text.get("text"),
     )

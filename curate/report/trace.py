@@ -10,14 +10,17 @@ from typing import Any
 
 from curate.errors import UsageError
 from curate.report.display import number, one_line, plain
+from curate.report.duplicates import likeness, what_differs
 from curate.report.rules import resolved_recipe, rules_of, threshold
 from curate.report.run import RunFolder, read_rows, read_table
+from curate.report.samples import find_texts
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{4,31}\Z")
 _NOT_MEASURED = ("id", "failure", "failure_message")
 MAX_SHOWN = 10  # of candidates, cluster members, contaminated items, edits; all are counted
 MAX_VISITS = 40
+KEPT_CHARACTERS = 200  # of the document that stands for a removed one
 TEXT_CHARACTERS = 400
 
 
@@ -100,6 +103,7 @@ class TraceResult:
     other_rules: tuple[Judgement, ...]
     cluster: Cluster | None
     earlier: Mapping[str, Any] | None  # the row of earlier.parquet
+    kept_copy: Mapping[str, Any] | None  # the row of EXTRACTED of the document that stands for it
     contamination: tuple[Mapping[str, Any], ...]
     edits: tuple[Mapping[str, Any], ...]
     decision: Mapping[str, Any] | None
@@ -150,6 +154,7 @@ def trace(run: Path, key: str) -> TraceResult:
         other_rules=other_rules,
         cluster=_cluster(folder, found.id),
         earlier=next(iter(_table_rows(folder, "earlier.parquet", found.id, ("id",))), None),
+        kept_copy=_kept_copy(folder, decision),
         contamination=_table_rows(folder, "contamination.parquet", found.id, ("benchmark", "item", "start")),
         edits=_edits(folder, found),
         decision=decision,
@@ -298,6 +303,13 @@ def _cluster(folder: RunFolder, id: str) -> Cluster | None:
         bool(row["verified"]),
         tuple(ids.head(MAX_SHOWN)),
     )
+
+
+def _kept_copy(folder: RunFolder, decision: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    kept_id = decision["kept_id"] if decision else None
+    if kept_id is None:
+        return None
+    return find_texts(folder, "extracted", ((source, kept_id) for source in folder.sources)).get(kept_id)
 
 
 def _table_rows(folder: RunFolder, name: str, id: str, order: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
@@ -481,12 +493,29 @@ def _decision_lines(result: TraceResult) -> Iterator[str]:
         if row["also_fired"]:
             yield "  also fired: " + ", ".join(one_line(rule) for rule in row["also_fired"])
         if row["kept_id"]:
-            yield f"  in favour of {row['kept_id']}, similarity {number(row['similarity'])}"
+            yield from _kept_lines(result, row)
     if (document := result.document) is not None:
         size = len(document["text"].encode("utf-8", "surrogatepass"))
         language = f", language {one_line(document['language'])}" if document["language"] else ""
         yield f"  in the corpus: {number(size)} bytes, split {one_line(document['split'])}{language}"
     yield ""
+
+
+def _kept_lines(result: TraceResult, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which document stands for this one, where it is from, and the words in which they differ."""
+    verified = result.cluster.verified if result.cluster and result.cluster.kept_id == row["kept_id"] else None
+    yield f"  in favour of {row['kept_id']}: {likeness(row['rule'], row['similarity'], verified)}"
+    if (kept := result.kept_copy) is None:
+        return
+    place = one_line(kept["path"]) + (f" at {number(kept['offset'])}" if kept["offset"] is not None else "")
+    yield "    " + ", ".join([one_line(kept["source"]), *([one_line(kept["url"])] if kept["url"] else []), place])
+    there, here = what_differs(kept["text"], result.text or "")
+    yield from (f"    │ {line}".rstrip() for line in plain(kept["text"][:KEPT_CHARACTERS]).split("\n"))
+    if len(kept["text"]) > KEPT_CHARACTERS:
+        yield f"    … and {number(len(kept['text']) - KEPT_CHARACTERS)} more characters"
+    for what, pieces in (("there", there), ("here", here)):
+        if pieces:
+            yield f"    as extracted, only {what}: " + " │ ".join(one_line(piece, 80) for piece in pieces)
 
 
 def _token_lines(result: TraceResult) -> Iterator[str]:

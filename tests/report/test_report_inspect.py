@@ -81,3 +81,14 @@ def test_long_texts_are_cut_and_counted(run_folder: Path) -> None:
     lines = list(inspect_lines([row], characters=10))
     assert f"   … and {len(row.text) - 10:,} more characters" in lines
     assert list(inspect_lines([])) == ["No document fits."]
+
+
+def test_a_copy_names_the_kept_one(run_folder: Path) -> None:
+    (row,) = inspect(run_folder, source="books", rule="dedup.minhash")  # one near copy of the first but one book
+    text = "\n".join(inspect_lines([row]))
+    assert (row.similarity, row.verified, row.cluster_size, row.kept_source) == (0.8125, True, 2, "books")
+    assert f"kept copy {row.kept_id}: similarity 0.8125, verified on the texts, cluster of 2\n   from books" in text
+    (row, *_) = inspect(run_folder, source="web", rule="dedup.exact", sample=1)
+    assert row.kept_url is not None
+    text = "\n".join(inspect_lines([row]))
+    assert f"kept copy {row.kept_id}: the texts are equal, cluster of 5\n   from web, {row.kept_url}" in text

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.errors import UsageError
+from curate.report.duplicates import likeness
 from curate.report.trace import trace, trace_text
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
@@ -103,7 +104,36 @@ def test_a_copy_names_the_kept_one(run_folder: Path, docs: list[Any]) -> None:
     assert life.cluster is not None
     assert (life.cluster.size, life.cluster.kept_id, life.cluster.similarity) == (6, doc.kept_id, 0.8125)
     assert len(life.cluster.members) == 5
-    assert f"in favour of {doc.kept_id}, similarity 0.8125" in trace_text(run_folder, doc.id)
+    text = trace_text(run_folder, doc.id)
+    assert f"in favour of {doc.kept_id}: similarity 0.8125, verified on the texts" in text
+    kept = one(docs, lambda other: other.id == doc.kept_id)
+    assert life.kept_copy is not None
+    assert life.kept_copy["text"] == kept.text
+    assert f"    web, {kept.url}, {kept.path} at {kept.offset:,}" in text
+    assert f"    │ {kept.text[:60]}" in text
+    assert "as extracted, only there: model" in text
+    assert "as extracted, only here: <em>pattern</em>" in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "similarity", "verified", "words"),
+    [
+        ("dedup.exact", 1.0, True, "the texts are equal"),
+        ("dedup.minhash", 0.8125, True, "similarity 0.8125, verified on the texts"),
+        ("dedup.minhash", 0.905724, False, "similarity 0.9057, estimated from bands"),
+        ("dedup.minhash", 0.75, None, "similarity 0.75"),
+        ("validation.near_copy", 0.75, True, "similarity 0.75, verified on the texts"),
+        ("dedup.url", None, True, "the addresses are equal"),
+        ("dedup.payload", None, None, "the payloads are equal"),
+        ("dedup.earlier_exact", 1.0, None, "the texts are equal"),
+        ("dedup.earlier", 0.875, None, "similarity 0.875, estimated from signatures"),
+        ("dedup.semantic", 0.9688, None, "similarity 0.9688, cosine of the embeddings"),
+    ],
+)
+def test_how_a_copy_is_like_the_kept_one(
+    rule: str, similarity: float | None, verified: bool | None, words: str
+) -> None:
+    assert likeness(rule, similarity, verified) == words
 
 
 def test_a_leak_shows_the_span(run_folder: Path, docs: list[Any]) -> None:
