@@ -116,25 +116,18 @@ def link_copies(run: Run, corpus: Sequence[ShardOfCorpus], settings: Dedup) -> L
     return Linked(found, tuple(keys), partitions, whole)
 
 
-def choose_copies(
-    run: Run,
-    corpus: Sequence[ShardOfCorpus],
-    linked: Linked,
-    dedup: Dedup | None,
-    validation: Validation | None,
-    seed: int,
-) -> tuple[str, dict[str, int]]:
-    """Choose kept copies and validation documents; return the result's key, and what was compared for it.
+def resolve_copies(
+    run: Run, corpus: Sequence[ShardOfCorpus], linked: Linked, dedup: Dedup | None
+) -> tuple[list[str], list[str]]:
+    """Find which of the documents that are still kept go as copies; return the keys of states, by shard, and of partitions.
 
     Args:
         run: The run.
         corpus: Its shards, in document order, with all that earlier phases removed and cut.
         linked: Of `link_copies`.
         dedup: The recipe's section as far as it is about copies, or None.
-        validation: The recipe's section, or None.
-        seed: The recipe's.
     """
-    from curate.phases.choose import Resolved, choose, resolve, state
+    from curate.phases.choose import resolve, state
 
     tasks, states = [], []
     for shard, member in zip(run.shards, corpus, strict=True):
@@ -165,19 +158,48 @@ def choose_copies(
         arguments = (key, dedup, partition, files, kept)
         tasks.append(Task("choose", "", f"partition {partition:05d}", (key,), resolve, arguments))
     run.perform("choose", tasks)
+    return states, resolved
+
+
+def choose_copies(
+    run: Run,
+    corpus: Sequence[ShardOfCorpus],
+    linked: Linked,
+    found: tuple[Sequence[str], Sequence[str]],
+    semantic: str | None,
+    dedup: Dedup | None,
+    validation: Validation | None,
+    seed: int,
+) -> tuple[str, dict[str, int]]:
+    """Choose kept copies and validation documents; return the result's key, and what was compared for it.
+
+    Args:
+        run: The run.
+        corpus: Its shards, in document order, with all that earlier phases removed and cut.
+        linked: Of `link_copies`.
+        found: Of `resolve_copies`.
+        semantic: Of `curate.semantic.find_semantic`.
+        dedup: The recipe's section as far as it is about copies, or None.
+        validation: The recipe's section, or None.
+        seed: The recipe's.
+    """
+    from curate.phases.choose import Resolved, choose
+
+    states, resolved = found
     whole = run.key(
         "choose",
         states=[_digest(run, one, "state.parquet") for one in states],
         extracted=[shard.extracted for shard in run.shards],
         resolved=[_digest(run, one, "resolved.parquet") for one in resolved],
+        semantic=_digest(run, semantic, "gone.u64") if semantic is not None else None,
         shingles=linked.shingles,
         dedup=stage_key(dedup),
         validation=stage_key(validation),
         seed=seed,
     )
     partitions = tuple((number, linked.of(number, linked.shingles)) for number in linked.partitions)
-    found = Resolved(linked.components, tuple(states), partitions, tuple(resolved))
-    arguments = (whole, dedup, validation, seed, corpus, found)
+    parts = Resolved(linked.components, tuple(states), partitions, tuple(resolved), semantic)
+    arguments = (whole, dedup, validation, seed, corpus, parts)
     run.perform("choose", [Task("choose", "", "kept copies", (whole,), choose, arguments)])
     counts = Counter[str](compared=0, unsure=0, uncompared=0)
     for key in resolved:

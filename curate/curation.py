@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.blocks import lay_out
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
-from curate.copies import Linked, choose_copies, link_copies
+from curate.copies import Linked, choose_copies, link_copies, resolve_copies
 from curate.earlier import remove_earlier, write_signatures
 from curate.errors import StageError
 from curate.inputs import Part, fixed_shards
@@ -22,7 +22,7 @@ from curate.recipe import Recipe, SourceRecipe
 from curate.repeated import cut_lines, lines_measure
 from curate.repeated_spans import cut_repeated_spans, tokens_measure
 from curate.resolved import resolve_bounds
-from curate.semantic import vectors_measure
+from curate.semantic import find_semantic, vectors_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
 
 if TYPE_CHECKING:
@@ -541,9 +541,10 @@ class Curation:
             return "not asked for"
         assert self.linked is not None
         dedup = self.recipe.dedup.copies if self.recipe.dedup else None
-        key, compared = choose_copies(
-            self, self._corpus(), self.linked, dedup, self.recipe.validation, self.recipe.seed
-        )
+        corpus, recipe = self._corpus(), self.recipe
+        found = resolve_copies(self, corpus, self.linked, dedup)
+        semantic = find_semantic(self, corpus, found[1])
+        key, compared = choose_copies(self, corpus, self.linked, found, semantic, dedup, recipe.validation, recipe.seed)
         entry = self.entry(key)
         for number, shard in enumerate(self.shards):
             shard.choice = (key, f"choice-{number:05d}.parquet")
@@ -582,6 +583,8 @@ class Curation:
         minhash = clustering(self.recipe.dedup).minhash
         assert minhash is not None
         near = f"< {minhash.verify:g}" + (", containment" if minhash.measure == "containment" else "")
+        semantic = self.recipe.dedup.semantic if self.recipe.dedup is not None else None
+        alike = f"< {semantic.similarity:g}" if semantic is not None else ""
         tasks = []
         for shard in self.shards:
             languages = [block.key for block in shard.blocks if "language" in block.step.adds]
@@ -592,6 +595,7 @@ class Curation:
                 edits=tuple(shard.edits),
                 choice=shard.choice,
                 near=near,
+                alike=alike,
                 blocks=shard.blocks,
                 finals=shard.finals,
                 language=languages[-1] if languages else None,
@@ -605,6 +609,7 @@ class Curation:
                 edits=self._digests(shard.edits, "edits.parquet"),
                 choice=self.entry(shard.choice[0]).files[shard.choice[1]]["sha256"] if shard.choice else None,
                 near=near,
+                alike=alike,
                 finals=[(block.name, block.stage_key) for block in shard.finals],
                 language=settings.language,
                 stated=stage_key(settings.stated),

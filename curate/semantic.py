@@ -171,27 +171,32 @@ def join_embeddings(run: Run, corpus: Sequence[ShardOfCorpus]) -> None:
     ]
 
 
-def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], copies: str | None) -> str | None:
+def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], resolved: Sequence[str]) -> str | None:
     """Find who goes among the documents that are still kept; return the result's key, or None if the recipe does not ask.
 
     Args:
         run: The run.
         corpus: Its shards, in document order.
-        copies: Result key of who goes as a copy of a text (gone.u8, see `curate.phases.semantic.copies_gone`).
+        resolved: Result keys of the copies that go, by partition (`curate.copies.resolve_copies`).
     """
     settings, seed = _settings(run.recipe), run.recipe.seed
     if settings is None:
         return None
     from curate.dedup.settings import clustering
-    from curate.phases.semantic import Looked, assign, centroids, gone, judge, shares, taking_part
+    from curate.phases.semantic import Looked, assign, centroids, copies_gone, gone, judge, shares, taking_part
 
     join_embeddings(run, corpus)
     keep = clustering(run.recipe.dedup).keep
+    documents = sum(run.entry(shard.extracted).counts["extracted"] for shard in run.shards)
+    marked = [run.entry(one).files["resolved.parquet"]["sha256"] for one in resolved]
+    copies = run.key("choose", copies=marked, documents=documents)
+    arguments: tuple[Any, ...] = (copies, resolved, documents)
+    run.perform("choose", [Task("choose", "", "copies of texts", (copies,), copies_gone, arguments)])
     looked = [
         Looked(member, shard.vectors, copies) for shard, member in zip(run.shards, corpus, strict=True) if shard.vectors
     ]
     parts, tasks = [], []
-    copies_sha = run.entry(copies).files["gone.u8"]["sha256"] if copies is not None else None
+    copies_sha = run.entry(copies).files["gone.u8"]["sha256"]
     for one in looked:
         member = one.corpus
         key = run.key(
@@ -214,7 +219,7 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], copies: str | None)
     content = [{name: facts["sha256"] for name, facts in run.entry(key).files.items()} for key in parts]
     subtracted = settings.subtracts_mean
     fitted = run.key("choose", parts=content, clusters=settings.clusters, once=embeddings, subtract_mean=subtracted)
-    arguments: tuple[Any, ...] = (fitted, settings.clusters, parts, subtracted, ", ".join(settings.embeddings))
+    arguments = (fitted, settings.clusters, parts, subtracted, ", ".join(settings.embeddings))
     run.perform("choose", [Task("choose", "", "centroids", (fitted,), centroids, arguments)])
     facts = run.entry(fitted).counts
     groups_of = {name: file["sha256"] for name, file in run.entry(fitted).files.items()}

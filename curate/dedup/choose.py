@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from curate.dedup.resolving import EXACT, NEAR, RULES, VALIDATION
+from curate.dedup.resolving import EXACT, NEAR, RULES, SEMANTIC, VALIDATION
 from curate.dedup.settings import Dedup, Validation, clustering
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def choose(
     components: str,
     resolved: Sequence[str],
     shingle_files: Mapping[int, Sequence[str]],
+    semantic: str | None = None,
     *,
     decisions: str,
     duplicates: str,
@@ -36,7 +37,8 @@ def choose(
 ) -> dict[str, Any]:
     """Draw the validation documents, part training from their copies, and write what became of all members of components.
 
-    (a) What `resolving.resolve_partition` found: copies that go, and the clusters.
+    (a) What `resolving.resolve_partition` found: copies that go, and the clusters; then documents that go because another one
+    says nearly the same.
     (b) For each source, documents in the order of hash(seed, id) until both wants of `validation` are met. One that
     would take the share of validation above a tenth of the source's kept bytes is passed over; what is then missing is
     the shortfall.
@@ -52,13 +54,14 @@ def choose(
         components: components.parquet.
         resolved: What `resolving.resolve_partition` wrote, of all partitions.
         shingle_files: By partition, as for `clusters.link_partition`.
+        semantic: Records of `curate.dedup.semantic_files.GONE` numbers, in document order, or None.
         decisions: Parquet file to write, ascending doc, one row for each document that is in a cluster of two or more,
             drawn, or removed here: doc, id, removed, stage (dedup, validation), rule, kept_doc, kept_id, similarity,
             split (train, validation), cluster_size (int32). `removed` is about this phase alone. `similarity` is null where
             an address or a payload is equal.
         duplicates: Parquet file to write, schema `document.DUPLICATES`, ascending doc: every document in a cluster of
             two or more, or removed here, whatever phase removed it. `kept_id` of one that an earlier phase removed is its
-            cluster's representative, if that stays.
+            cluster's representative, if that stays. Of one that goes by `semantic` the similarity is null: it is not of texts.
         dedup: The recipe's section, or None.
         validation: The recipe's section, or None: nothing is drawn.
         seed: Of the draw.
@@ -78,7 +81,7 @@ def choose(
 
     settings = clustering(dedup)
     with tempfile.TemporaryDirectory(prefix="choose-", dir=scratch) as folder:
-        copies = _Copies(components, shards, resolved, folder)
+        copies = _Copies(components, shards, resolved, semantic, memory_bytes, folder)
         drawn = zeros_on_disk(folder, "drawn", np.uint8, copies.num_docs)
         summary: dict[str, Any] = {}
         if validation is not None:
@@ -91,7 +94,10 @@ def choose(
         answer = _Answer(copies, drawn, compared)
         removed = answer.write(shards, decisions, duplicates)
         asked = {f"dedup.{name}" for name in ("url", "payload") if dedup and dedup.exact and name in dedup.exact.by}
-        shown = {rule: n for rule, n in removed.items() if rule not in ("dedup.url", "dedup.payload") or rule in asked}
+        if semantic is not None:
+            asked.add("dedup.semantic")
+        seldom = ("dedup.url", "dedup.payload", "dedup.semantic")
+        shown = {rule: n for rule, n in removed.items() if rule not in seldom or rule in asked}
         return {**answer.clusters(), "removed": shown, **summary}
 
 
@@ -113,8 +119,10 @@ def _read(shards: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
 class _Copies:
     """What is known of the members of components, by row; rows ascend as documents do.
 
+    Documents of other components that go by `semantic`, or stand for those, are rows, too.
+
     Attributes:
-        docs, exact, partitions: As in components.parquet.
+        docs, exact, partitions: As in components.parquet; partition -1 and exact of its own for a document of no component.
         kept, sources, num_bytes, ids: As the document shards say; sources are numbers, ids 16 bytes each.
         codes: Why a document goes, by RULES.
         targets: Row that stays instead; its own if it stays.
@@ -124,18 +132,24 @@ class _Copies:
         num_docs: Documents of all shards.
     """
 
-    def __init__(self, components: str, shards: Sequence[str], resolved: Sequence[str], folder: str) -> None:
+    def __init__(
+        self,
+        components: str,
+        shards: Sequence[str],
+        resolved: Sequence[str],
+        semantic: str | None,
+        memory_bytes: int,
+        folder: str,
+    ) -> None:
         import numpy as np
-        import pyarrow.parquet as pq
 
         from curate.dedup.spill import DiskColumn, zeros_on_disk
 
         kinds = {"doc": np.int64, "exact": np.int64, "partition": np.int32}
         columns = {name: DiskColumn(folder, name, kind) for name, kind in kinds.items()}
-        with pq.ParquetFile(components, pre_buffer=False) as file:
-            for batch in file.iter_batches(_ROWS, columns=list(columns), use_threads=False):
-                for name, column in columns.items():
-                    column.append(batch[name].to_numpy())
+        for members in _members(components, semantic, memory_bytes, folder):
+            for column, values in zip(columns.values(), members, strict=True):
+                column.append(values)
         self.docs, self.exact, self.partitions = (column.finish() for column in columns.values())
         self.size = len(self.docs)
 
@@ -156,6 +170,8 @@ class _Copies:
         self.num_docs = 0
         self._read_shards(shards)
         self._read_resolved(resolved)
+        if semantic is not None:
+            self._read_semantic(semantic)
 
     def parts(self) -> Iterator[slice]:
         """Yield all rows, some at a time."""
@@ -199,6 +215,16 @@ class _Copies:
                     ):
                         values[rows] = batch[name].to_numpy(zero_copy_only=False)  # null is NaN
 
+    def _read_semantic(self, semantic: str) -> None:
+        import numpy as np
+
+        for records in _semantic_records(semantic):
+            rows, kept = (np.searchsorted(self.docs, records[:, place].astype(np.int64)) for place in (0, 1))
+            if (self.codes[rows] > 0).any() or (self.codes[kept] > 0).any():
+                raise ValueError(f"{semantic}: names documents that go as copies of texts")
+            self.codes[rows], self.targets[rows] = SEMANTIC, kept
+            self.similarities[rows] = np.ascontiguousarray(records[:, 2]).view(np.float64)
+
     def rows_of(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the rows of the members that are in a batch of documents, and their places in it."""
         import numpy as np
@@ -221,6 +247,49 @@ class _Copies:
         numbers = np.array([self.names.index(name) for name in encoded.dictionary.to_pylist()], np.int32)
         of_rows: npt.NDArray[np.int32] = numbers[encoded.indices.to_numpy()]
         return of_rows
+
+
+def _members(
+    components: str, semantic: str | None, memory_bytes: int, folder: str
+) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+    """Yield doc, exact and partition of all members of components, and of those that `semantic` is about, ascending doc."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from curate.dedup.spill import Sorter
+
+    names = ["doc", "exact", "partition"]
+    with pq.ParquetFile(components, pre_buffer=False) as file:
+        batches = file.iter_batches(_ROWS, columns=names, use_threads=False)
+        if semantic is None:
+            yield from (tuple(batch[name].to_numpy() for name in names) for batch in batches)
+            return
+        sorter = Sorter(4, memory_bytes // 2, folder, "members")  # doc, whether it is no member, exact, partition
+        for batch in batches:
+            docs, exact, partitions = (batch[name].to_numpy() for name in names)
+            sorter.append(docs, np.zeros(len(docs), np.uint64), exact, partitions)
+    for records in _semantic_records(semantic):
+        for docs in (records[:, 0], records[:, 1]):
+            sorter.append(docs, np.ones(len(docs), np.uint64), docs, np.zeros(len(docs), np.uint64))
+    last = -1
+    for records in sorter.sorted():
+        docs = records[:, 0].astype(np.int64)
+        first = np.diff(docs, prepend=last) > 0
+        last = int(docs[-1])
+        partitions = np.where(records[:, 1] == 0, records[:, 3].astype(np.int64), -1)
+        yield docs[first], records[first, 2].astype(np.int64), partitions[first].astype(np.int32)
+
+
+def _semantic_records(path: str) -> Iterator[npt.NDArray[np.uint64]]:
+    from pathlib import Path
+
+    import numpy as np
+
+    from curate.dedup.semantic_files import GONE, mapped
+
+    records = mapped(Path(path), np.uint64, GONE)
+    for start in range(0, len(records), _ROWS):
+        yield records[start : start + _ROWS]
 
 
 class _Partitions:
@@ -253,6 +322,7 @@ class _Partitions:
 
         from curate.dedup.members import Members
 
+        targets = targets[copies.partitions[targets] >= 0]  # of the others there are no copies
         partitions = copies.partitions[targets]
         for partition in np.unique(partitions).tolist():
             with tempfile.TemporaryDirectory(prefix="near-", dir=self._scratch) as folder:
@@ -313,6 +383,7 @@ def _redirect(copies: _Copies) -> None:
             if not gone.any():
                 break
             equal = (copies.exact[part] == copies.exact[targets]) & ~np.isnan(copies.similarities[part])
+            equal &= copies.codes[targets] != SEMANTIC  # of vectors, not of texts
             alike = np.where(equal, copies.similarities[targets], np.nan)
             copies.similarities[part] = np.where(gone, alike, copies.similarities[part])
             copies.targets[part] = np.where(gone, copies.targets[targets], targets)
@@ -476,7 +547,8 @@ class _Answer:
                 rows, places = rows[found], places[found]
                 removed += np.bincount(copies.codes[rows], minlength=len(RULES))
                 decided.add(self._decisions(batch, rows, places, schema))
-                copied.add(self._duplicates(rows, DUPLICATES))
+                of_texts = (copies.sizes[rows] > 1) | (copies.codes[rows] != SEMANTIC)
+                copied.add(self._duplicates(rows[of_texts], DUPLICATES))
             decided.finish()
             copied.finish()
         return {rule: int(count) for rule, count in zip(RULES[1:], removed[1:], strict=True)}
@@ -545,7 +617,7 @@ class _Answer:
         points = gone | ((copies.kept[rows] == 0) & stands)
         targets = np.where(gone, copies.targets[rows], representatives)
         similarities = np.where(gone, copies.similarities[rows], copies.representative_similarities[rows])
-        unknown = np.isnan(similarities)
+        unknown = np.isnan(similarities) | (copies.codes[rows] == SEMANTIC)
         equal = copies.exact[targets] == copies.exact[rows]
         return pa.record_batch(
             [

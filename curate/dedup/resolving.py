@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from curate.dedup.members import Clustering, Members
 
 # Why a document goes, by code. 0: it is not removed as a copy.
-RULES = ("", "dedup.exact", "dedup.minhash", "dedup.url", "dedup.payload", "validation.near_copy")
-EXACT, NEAR, URL, PAYLOAD, VALIDATION = range(1, 6)
+RULES = ("", "dedup.exact", "dedup.minhash", "dedup.url", "dedup.payload", "validation.near_copy", "dedup.semantic")
+EXACT, NEAR, URL, PAYLOAD, VALIDATION, SEMANTIC = range(1, 7)
 
 _ROWS = 10_000  # per batch and row group
 

@@ -24,6 +24,7 @@ from curate.errors import InputError
 
 Uint64s = npt.NDArray[np.uint64]
 
+GONE = 8  # numbers of a record of who goes: doc, kept doc, bits of the similarity, group, id, kept id (two halves each)
 _ROWS = 1 << 12  # of an embedding file, read at once
 _ROW_BITS = 40  # of a place: the number of the file above, the row in it below
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -118,12 +118,14 @@ class Resolved:
         states: Of each shard.
         partitions: Of each partition's members that are compared: number to the keys of the shards with rows of it.
         resolved: Of each partition.
+        semantic: Of who goes because another document says nearly the same (gone.u64), or None.
     """
 
     components: str
     states: tuple[str, ...]
     partitions: tuple[tuple[int, tuple[str, ...]], ...]
     resolved: tuple[str, ...]
+    semantic: str | None
 
 
 def choose(
@@ -142,6 +144,7 @@ def choose(
             str(context.entry(found.components).path("components.parquet")),
             _paths(context, found.resolved, "resolved.parquet"),
             {number: _paths(context, keys, "shingles.parquet") for number, keys in found.partitions},
+            str(context.entry(found.semantic).path("gone.u64")) if found.semantic is not None else None,
             decisions=str(scratch / "choice.parquet"),
             duplicates=str(output.path("duplicates.parquet")),
             dedup=dedup,

@@ -46,6 +46,7 @@ class Collected:
         edits: Result keys that hold edits.parquet, in phase order.
         choice: Result key of choose and the name of the shard's file in it, or None.
         near: The bound that near copies passed, in words.
+        alike: The bound that documents passed of which another says nearly the same, in words.
         blocks: Steps up to the last revision.
         finals: Steps marked `at: collect`.
         language: Result key of the last block that measures `language`, or None.
@@ -58,6 +59,7 @@ class Collected:
     edits: tuple[str, ...]
     choice: tuple[str, str] | None
     near: str
+    alike: str
     blocks: tuple[Block, ...]
     finals: tuple[Block, ...]
     language: str | None
@@ -170,13 +172,14 @@ def _decide(
         gone, cuts = about.removed, about.cuts
         for name, choice in about.choices.items():
             if choice["removed"]:
-                similarity = choice["similarity"]
+                similarity, rule = choice["similarity"], choice["rule"]
+                bound = settings.alike if rule == "dedup.semantic" else settings.near
                 copied = removal(
                     name,
                     choice["stage"],
-                    choice["rule"],
+                    rule,
                     value=similarity,
-                    threshold="not equal" if choice["rule"] in _EQUAL else settings.near,
+                    threshold="not equal" if rule in _EQUAL else bound,
                     kept_id=choice["kept_id"],
                     similarity=similarity,
                 )

@@ -20,6 +20,7 @@ from curate.cache import Entry
 from curate.dedup.keeping import priority_columns, stored_preferences
 from curate.dedup.semantic import choose_semantic
 from curate.dedup.semantic_files import (
+    GONE,
     Embeddings,
     halves,
     key_of_id,
@@ -54,7 +55,6 @@ from curate.text.hashing import choice_hash
 
 Uint64s = npt.NDArray[np.uint64]
 
-GONE = 8  # numbers of a record of gone.u64: doc, kept doc, bits of the similarity, group, id, kept id (two halves each)
 PER_TASK = 1 << 18  # documents of the groups of one task, about; a group is never divided
 _ROWS = 1 << 12
 
@@ -66,12 +66,12 @@ class Looked:
     Attributes:
         corpus: The shard.
         vectors: Result key of its vectors: measurements.parquet with id and vector.
-        copies: Result key of `copies_gone`, or None if no copies of texts are removed.
+        copies: Result key of `copies_gone`.
     """
 
     corpus: ShardOfCorpus
     vectors: str
-    copies: str | None
+    copies: str
 
 
 def prepare_vectors(context: TaskContext, stage: Stage, argument: Any) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
@@ -204,9 +204,7 @@ def _kept(
         for column, key in corpus.measures
     }
     removals = Removals(context.entry(one).path("removed.parquet") for one in corpus.decided)
-    copies = (
-        mapped(context.entry(shard.copies).path("gone.u8"), np.uint8, 1)[:, 0] if shard.copies is not None else None
-    )
+    copies = mapped(context.entry(shard.copies).path("gone.u8"), np.uint8, 1)[:, 0]
     first = corpus.first
     for batch in read_batches(extracted, ["id", "metadata"] if keep.dated else ["id"]):
         ids = batch["id"].to_pylist()
@@ -225,8 +223,7 @@ def _kept(
             stored,
         )
         kept = np.array([one not in removed for one in ids], np.bool_)
-        if copies is not None:
-            kept &= copies[first : first + len(ids)] == 0
+        kept &= copies[first : first + len(ids)] == 0
         docs = np.arange(first, first + len(ids))
         first += len(ids)
         yield docs, ids, priorities, kept, of_vectors.combine_chunks().to_batches()[0]
