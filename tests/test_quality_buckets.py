@@ -180,7 +180,8 @@ def finished(tmp_path_factory) -> tuple[Path, dict[str, str]]:
 )  # behind extract and two measures: bounds, edges, ranks, bounds, decide
 def test_killed_while_bounds_are_resolved(tmp_path, finished, number):
     path, expected = finished
-    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2, "--until", "collect")
+    workers = 1 + number % 2
+    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", workers, "--until", "collect")
     environment = {
         "PYTHONPATH": os.pathsep.join((str(machine.ROOT / "tests" / "crash"), str(machine.ROOT))),
         "CURATE_TEST_KILL": f"before_write:{number}:{tmp_path / 'count'}",

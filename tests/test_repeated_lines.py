@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import unicodedata
 from collections import defaultdict
@@ -378,11 +379,13 @@ def test_shards_and_batches_change_nothing(finished: Path, tmp_path: Path, monke
         assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize(("point", "back"), [("before_write", 25), ("after_fsync", 15), ("after_rename", 7)])
-def test_killed_and_resumed(finished: Path, tmp_path: Path, point: str, back: int) -> None:
+@pytest.mark.parametrize(
+    ("point", "back", "workers"), [("before_write", 25, 1), ("after_fsync", 15, 2), ("after_rename", 7, 1)]
+)
+def test_killed_and_resumed(finished: Path, tmp_path: Path, point: str, back: int, workers: int) -> None:
     """Killed while lines are sorted, counted and cut: behind that come seven results, in front of it 2 + 16 + 2."""
     number = len(list((finished / "cache" / "entries").glob("??/*/entry.json"))) - back
-    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", 2)
+    where = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--workers", workers)
     environment = {
         "PYTHONPATH": os.pathsep.join((str(machine.ROOT / "tests" / "crash"), str(machine.ROOT))),
         "CURATE_TEST_KILL": f"{point}:{number}:{tmp_path / 'count'}",
@@ -397,7 +400,7 @@ def test_killed_and_resumed(finished: Path, tmp_path: Path, point: str, back: in
 
 
 def test_a_bound_reads_no_text_again(finished: Path, tmp_path: Path) -> None:
-    run(finished / "recipe.yaml", tmp_path)
+    shutil.copytree(finished, tmp_path, copy_function=shutil.copy2, dirs_exist_ok=True)
     before = json.loads((tmp_path / "run" / "manifest.json").read_text())["repeated_lines"]
     run(finished / "recipe.yaml", tmp_path, sets=["dedup.lines.min_share=0.1", "dedup.lines.min_words=4"])
     done = work(tmp_path)

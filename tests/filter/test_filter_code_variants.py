@@ -252,9 +252,9 @@ PYTHON_SIGNALS = {
 }
 
 
-@pytest.fixture(scope="module")
-def recorded():
-    """Return what was recorded, and a batch of the same files."""
+@pytest.fixture(scope="module", params=[3, pytest.param(1, marks=pytest.mark.slow)], ids=["third", "all"])
+def recorded(request):
+    """Return what was recorded, and a batch of the same files: every third one, or all."""
     sys.path.insert(0, str(REFERENCE))
     try:
         from record_code import documents
@@ -268,6 +268,7 @@ def recorded():
     for row, (place, text) in zip(known, documents(DATA), strict=True):
         assert {name: row[name] for name in place} == place, "another file than the one recorded"
         texts.append(text)
+    known, texts = known[:: request.param], texts[:: request.param]
     metadata = [json.dumps({"path": row["path"], "language": row["language"]}) for row in known]
     columns = {"text": pa.array(texts, pa.large_string()), "metadata": pa.array(metadata, pa.large_string())}
     return known, pa.record_batch(columns | {"path": pa.array([row["path"] for row in known])})

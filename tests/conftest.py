@@ -1,0 +1,16 @@
+"""How the whole suite is spread over the cores."""
+
+import os
+
+import pytest
+
+# Before numpy is imported: a thread a core in each process makes them wait for one another, at ten times the seconds.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return a process a core for the whole suite, at most four (memory), and none for chosen tests: they start at once."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.collectonly:
+        return 0
+    return min(os.cpu_count() or 1, 4)
