@@ -1,3 +1,4 @@
+import random
 import subprocess
 import sys
 import unicodedata
@@ -8,6 +9,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curate.dedup.signing import split_mix
 from curate.words import (
     KIND_LETTER,
     KIND_PUNCTUATION,
@@ -82,8 +84,44 @@ def test_no_word_is_empty_and_split_words_lose_only_white_space(text):
     assert "".join(split_words(text)) == regex.sub(r"\s+", "", text)
 
 
-def test_hash_word_is_xxh3_64():
-    assert hash_word("") == 0x2D06800538D394C2  # xxHash's own sanity value of XXH3_64bits for no input, seed 0
+def test_hash_word_is_a_chain_of_split_mix():
+    assert hash_word("\0") == 0xE220A8397B1DCDAF  # the first value of SplitMix64 from seed 0, as published with it
+    known = {word: hash_word(word) for word in ("abcdefgh", "abcdefghi", "é")}
+    assert known == {word: chain(word.encode()) for word in known}
+
+
+def chain(data: bytes) -> int:
+    """The definition in words of SplitMix64: the state before the increment is what makes its next value."""
+    value = 0x9E3779B97F4A7C15
+    for place in range(0, len(data), 8):
+        number = sum(byte << 8 * offset for offset, byte in enumerate(data[place : place + 8]))
+        [value] = split_mix((number ^ value) - 0x9E3779B97F4A7C15, 1)
+    return value
+
+
+def test_words_that_differ_hash_differently():
+    draw = random.Random(4)
+    words = {"".join(draw.choices("etaoin", k=draw.randrange(1, 25))) for _ in range(20_000)}
+    words |= {f"{stem}{number}" for stem in ("a", "page-", "http://example.org/item/") for number in range(10_000)}
+    assert len({hash_word(word) for word in words}) == len(words)
+    # The bits are independent of the word and of each other: halves and low bytes collide as often as by chance.
+    for bits in (0xFFFFFFFF, 0xFFFFFFFF << 32):
+        halves = len(words) - len({hash_word(word) & bits for word in words})
+        expected = len(words) ** 2 / 2**33
+        assert abs(halves - expected) < 5 * expected**0.5 + 1
+
+
+@pytest.mark.parametrize("size", [4, 7, 8, 9, 16, 17])
+def test_each_bit_of_a_word_changes_half_the_bits_of_its_hash(size):
+    draw = random.Random(size)
+    flips = []
+    for _ in range(200):
+        data = bytes(draw.randrange(97, 123) for _ in range(size))
+        place, bit = draw.randrange(size), draw.randrange(3)
+        other = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+        flips.append(hash_word(data.decode()) ^ hash_word(other.decode()))
+    share = [sum(flip >> bit & 1 for flip in flips) / 200 for bit in range(64)]
+    assert 0.35 < min(share) < max(share) < 0.65  # four standard errors
 
 
 def test_hashes_do_not_depend_on_the_hash_seed():

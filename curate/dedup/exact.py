@@ -8,10 +8,14 @@ nothing else is.
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
 
 import xxhash
 
 from curate.text.addresses import page_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def normal_form(text: str) -> str:
@@ -22,6 +26,26 @@ def normal_form(text: str) -> str:
 def exact_hash(text: str | None) -> str:
     """Return the stable 128-bit hash (xxh3_128 of UTF-8) of the normal form, as 32 hex digits; null counts as empty."""
     return xxhash.xxh3_128_hexdigest(normal_form(text or "").encode("utf-8", "surrogatepass"))
+
+
+def exact_hashes(texts: pa.Array) -> pa.Array:
+    """Return `exact_hash` of each text (large_string), string; no Python object is made of one that is in NFC by the quick check."""
+    import numpy as np
+    import pyarrow as pa
+
+    from curate.dedup.exact_kernels import fold_spaces, normal_classes
+    from curate.text.bits import eight_bytes
+    from curate.words import text_arrays
+
+    data, starts, ends = text_arrays(texts)
+    room = bytearray(int((ends - starts).max(initial=0)) + 16)
+    folded, classes = np.frombuffer(room, np.uint8), normal_classes()
+    parts, folded_parts = eight_bytes(data), eight_bytes(folded)
+    hashes, view = [], memoryview(room)
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        size = fold_spaces(data, parts, start, end, classes, folded, folded_parts)
+        hashes.append(xxhash.xxh3_128_hexdigest(view[:size]) if size >= 0 else exact_hash(texts[row].as_py()))
+    return pa.array(hashes, pa.string())
 
 
 def url_hash(url: str | None) -> str | None:

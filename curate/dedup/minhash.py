@@ -39,7 +39,7 @@ def shingle_multipliers(ngram: int) -> npt.NDArray[np.uint64]:
     """Return the odd multipliers of the shingle hash, shape (ngram,)."""
     import numpy as np
 
-    from curate.dedup.kernels import split_mix
+    from curate.dedup.signing import split_mix
 
     return np.array([value | 1 for value in split_mix(_SHINGLE_SEED, ngram)], np.uint64)
 
@@ -61,14 +61,14 @@ def shingle_sets(word_hashes: pa.Array, ngram: int) -> list[npt.NDArray[np.uint6
     """
     import numpy as np
 
-    from curate.dedup import kernels
+    from curate.dedup import signing
 
     words, offsets = list_parts(word_hashes)
     multipliers = shingle_multipliers(ngram)
     room = np.empty(int(np.diff(offsets).max(initial=0)), np.uint64)
     sets = []
     for start, stop in itertools.pairwise(offsets):
-        count = kernels.hash_shingles(words, start, stop, multipliers, room)
+        count = signing.hash_shingles(words, start, stop, multipliers, room)
         sets.append(np.unique(room[:count]))
     return sets
 
@@ -79,20 +79,20 @@ def signatures(
     """Return MinHash signatures, shape (documents, num_permutations), and the number of shingles, repeats counted.
 
     The share of equal values in two signatures estimates the Jaccard similarity of the two shingle sets; the hash
-    functions are those of `kernels.sign`, with parameters from SplitMix64 of the seed. The row of a document without
+    functions are those of `signing.sign`, with parameters from SplitMix64 of the seed. The row of a document without
     shingles means nothing.
     """
     import numpy as np
 
-    from curate.dedup import kernels
+    from curate.dedup import signing
 
     words, offsets = list_parts(word_hashes)
-    parameters = np.array(kernels.split_mix(seed, num_permutations), np.uint64)
+    parameters = np.array(signing.split_mix(seed, num_permutations), np.uint64)
     factors = (parameters >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
     masks = (parameters & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     values = np.empty((len(word_hashes), num_permutations), np.uint32)
     counts = np.empty(len(word_hashes), np.int64)
-    kernels.sign(words, offsets, shingle_multipliers(ngram), factors, masks, values, counts)
+    signing.sign(words, offsets, shingle_multipliers(ngram), factors, masks, values, counts)
     return values, counts
 
 
@@ -125,7 +125,7 @@ class Signatures(Stage):
         stored: Whether the signatures themselves are kept (`Dedup.stores_signatures`).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("xxhash", "idna")
 
     ngram: Annotated[int, Field(ge=1)] = 5
@@ -168,8 +168,8 @@ class Signatures(Stage):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from curate.dedup import kernels
-        from curate.dedup.exact import exact_hash, url_hash
+        from curate.dedup import signing
+        from curate.dedup.exact import exact_hashes, url_hash
 
         nothing = pa.nulls(batch.num_rows, pa.string())
         texts = batch["text"]
@@ -177,12 +177,12 @@ class Signatures(Stage):
             batch["word_hashes"], ngram=self.ngram, num_permutations=self.bands * self.rows, seed=self.seed
         )
         keys = np.empty((len(texts), self.bands), np.uint64)
-        kernels.band_keys(values, self.rows, keys)
+        signing.band_keys(values, self.rows, keys)
         ends = np.concatenate([[0], np.cumsum(np.where(counts > 0, self.bands, 0))]).astype(np.int32)
         num_bytes = pc.fill_null(pc.binary_length(texts.cast(pa.large_binary())), 0).cast(pa.int64())
         return pa.record_batch(
             [
-                pa.array(map(exact_hash, texts.to_pylist()), pa.string()),
+                exact_hashes(texts),
                 pa.ListArray.from_arrays(pa.array(ends), pa.array(keys[counts > 0].reshape(-1))),
                 pa.array(counts),
                 num_bytes,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.dedup.clusters import link_partition, merge_clusters, write_shingles
-from curate.dedup.exact import exact_hash
+from curate.dedup.exact import exact_hashes
 from curate.dedup.keeping import stored_preferences
 from curate.dedup.members import list_rows
 from curate.dedup.minhash import Signatures
@@ -97,8 +97,7 @@ def prepare_signatures(context: TaskContext, stage: Stage, argument: Any) -> Cal
         final = batch
         for block in rewrites:
             final = replace_text(final, apply_step(block.step, block.name, source, block.stage_key, final, context)[1])
-        hashes = pa.array(map(exact_hash, final["text"].to_pylist()), pa.string())
-        columns = {"exact_hash": hashes, "num_bytes": pa.array(text_bytes(final["text"]))}
+        columns = {"exact_hash": exact_hashes(final["text"]), "num_bytes": pa.array(text_bytes(final["text"]))}
         return pa.RecordBatch.from_arrays(
             [columns.get(name, signed[name]) for name in SIGNATURES.names], schema=SIGNATURES
         )

@@ -7,7 +7,7 @@ import pytest
 from dedup_flow import jaccard, shingles, with_hashes
 
 from curate.compiled import compiled
-from curate.dedup import kernels
+from curate.dedup import signing
 from curate.dedup.minhash import (
     Signatures,
     collision_probability,
@@ -43,7 +43,7 @@ def test_estimated_similarity_inverts_the_share_of_equal_bands():
 
 def test_split_mix_gives_the_published_values():
     # Steele et al.'s generator with seed 1234567, as listed by implementations in many languages.
-    assert kernels.split_mix(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert signing.split_mix(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
 # The family as its documentation states it, word for word in Python's integers.
@@ -71,10 +71,10 @@ def plain_shingle_hashes(text, ngram):
 def plain_signature(text, ngram, num_permutations, seed):
     hashes = plain_shingle_hashes(text, ngram)
     signature = []
-    for parameter in kernels.split_mix(seed, num_permutations):
+    for parameter in signing.split_mix(seed, num_permutations):
         factor, mask = (parameter >> 32) | 1, parameter & M32
-        values = [((h & M32) * factor + ((h >> 32) ^ mask)) & M32 for h in hashes]
-        signature.append(min((v ^ (v >> 15) for v in values), default=None))
+        lowest = min((((h & M32) * factor + ((h >> 32) ^ mask)) & M32 for h in hashes), default=0)
+        signature.append(lowest ^ (lowest >> 15))
     return signature
 
 
@@ -178,7 +178,7 @@ def test_bands_collide_at_the_rate_of_the_formula(similarity):
     assert estimates.mean() == pytest.approx(similarity, abs=4 * (variance / num_pairs) ** 0.5)
     assert estimates.var() == pytest.approx(variance, rel=0.15)
     keys = np.empty((2 * num_pairs, 14), np.uint64)
-    kernels.band_keys(values, 8, keys)
+    signing.band_keys(values, 8, keys)
     assert np.array_equal(keys[0::2] == keys[1::2], equal.all(2))
 
 

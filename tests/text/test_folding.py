@@ -1,12 +1,17 @@
+import gzip
+import json
+import os
 import random
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.words import folded_words, hash_word, prepare_words, with_words
+
+DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,10 +24,37 @@ def hashes(texts: list[str | None]) -> list[list[int]]:
     return with_words(batch, ("word_hashes",))["word_hashes"].to_pylist()
 
 
-def test_hashes_are_xxh3_for_words_of_any_length():
+def test_words_of_any_length():
     draw = random.Random(1)
     words = ["".join(draw.choices("abcxyz0189", k=size)) for size in range(1, 300) for _ in range(4)]
-    assert hashes([" ".join(words)]) == [[xxhash.xxh3_64_intdigest(word.encode()) for word in words]]
+    assert hashes([" ".join(words)]) == [[hash_word(word) for word in words]]
+    accented = [f"é{word}" for word in words]
+    assert hashes([" ".join(accented)]) == [[hash_word(word) for word in accented]]
+
+
+def test_rows_begin_and_end_anywhere_in_a_block():
+    draw = random.Random(2)
+    texts = ["".join(draw.choices("ab C.'’é \n", (9, 9, 4, 2, 2, 1, 1, 1, 4, 1), k=size)) for size in range(1, 270)]
+    assert hashes(texts) == [[hash_word(word) for word in folded_words(text)] for text in texts]
+    batch = pa.record_batch({"text": pa.array(texts, pa.large_string())}).slice(100, 50)
+    assert with_words(batch, ("word_hashes",))["word_hashes"].to_pylist() == hashes(texts[100:150])
+
+
+@pytest.mark.parametrize("stop", [63, 64, 65, 127, 128, 129, 200])
+def test_runs_across_blocks(stop):
+    for start in (0, 1, 62, 63, 64):
+        text = " " * start + "-" * 3 + "x" * (stop - start) + "...é" + "y" * 70 + ") " + "Z" * stop
+        assert hashes([text]) == [[hash_word(word) for word in folded_words(text)]]
+
+
+def test_real_texts():
+    for name in ("sentences.jsonl.gz", "udhr.jsonl.gz"):
+        path = DATA / "09_langid" / name
+        if not path.exists():
+            pytest.skip(f"real inputs are absent: no file {path}; set CURATE_DATA")
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            texts = [json.loads(line)["text"] for line in lines]
+        assert hashes(texts) == [[hash_word(word) for word in folded_words(text)] for text in texts]
 
 
 @given(st.lists(st.text() | st.none(), max_size=5))
