@@ -167,13 +167,22 @@ def test_groups_are_the_same_for_any_workers_and_memory(tmp_path: Path, model: s
     for number, options in enumerate(({"workers": 1}, {"workers": 2, "memory": "64KiB"})):
         folder = tmp_path / str(number)
         folder.mkdir()
-        recipe = write(folder, texts, f"{{exact: {{}}, semantic: {{model: {model}, similarity: 0.8, clusters: 5}}}}")
+        dedup = f"{{exact: {{}}, semantic: {{model: {model}, similarity: 0.8, clusters: 5}}}}"
+        recipe = write(folder, texts, dedup, "validation: {tokens: 50, min_documents: 2}\n")
         run(recipe, folder, **options)
         files = sorted((folder / "run" / "decisions").rglob("*.parquet"))
         results.append([path.read_bytes() for path in (folder / "run" / "semantic.parquet", *files)])
         facts = json.loads((folder / "run" / "manifest.json").read_text())["semantic"]
         assert 0 < facts["removed"] < 60
         assert facts["clusters"] == 5
+        # validation is drawn from what is left, and what stands for a document stays
+        written = [
+            row for path in (folder / "run" / "documents").rglob("*.parquet") for row in pq.read_table(path).to_pylist()
+        ]
+        assert sum(row["split"] == "validation" for row in written) >= 2
+        kept = {row["id"] for row in written}
+        pairs = pq.read_table(folder / "run" / "semantic.parquet").to_pylist()
+        assert all(row["id"] not in kept and row["kept_id"] in kept for row in pairs)
     assert results[0] == results[1]
 
 
