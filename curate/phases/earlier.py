@@ -202,7 +202,7 @@ def compare(
         output.counts["pairs"] = 0
 
         def pairs() -> Iterator[np.ndarray]:
-            for part in _pairs(paths, firsts[0], firsts[-1], context.memory, scratch):
+            for part in pairs_of(paths, firsts[0], firsts[-1], context.memory, scratch):
                 output.counts["pairs"] += len(part)
                 yield part
 
@@ -230,7 +230,7 @@ def compare(
                     file.write(pa.RecordBatch.from_arrays([named[name] for name in _MATCHES.names], schema=_MATCHES))
 
 
-def _pairs(paths: Sequence[Path], first: int, end: int, memory: int, scratch: Path) -> Iterator[np.ndarray]:
+def pairs_of(paths: Sequence[Path], first: int, end: int, memory: int, scratch: Path) -> Iterator[np.ndarray]:
     """Yield the pairs of the documents first to end, ascending, none twice, in parts that are compared at once."""
     sorter = Sorter(2, memory // 4, str(scratch), "merged")
     for path in paths:
@@ -238,9 +238,14 @@ def _pairs(paths: Sequence[Path], first: int, end: int, memory: int, scratch: Pa
         start, stop = _place(pairs, first), _place(pairs, end)
         sorter.append(*pairs[start:stop].T)
     step = max(256, memory // 2 // _PAIR_BYTES)
+    waiting = np.zeros((0, 2), np.uint64)
     for records in without_repeats(sorter.sorted()):
-        for start in range(0, len(records), step):
-            yield records[start : start + step]
+        waiting = np.concatenate([waiting, records])
+        while len(waiting) >= step:
+            yield waiting[:step]
+            waiting = waiting[step:]
+    if len(waiting):
+        yield waiting
 
 
 def _place(pairs: np.ndarray, doc: int) -> int:
