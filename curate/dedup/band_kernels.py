@@ -24,29 +24,28 @@ Parents = npt.NDArray[Any]  # uint32 below 2^32 documents, else int64
 
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S1, _S6, _S20, _S27, _S30, _S31 = (np.uint64(bits) for bits in (1, 6, 20, 27, 30, 31))
+_ROWS = 128  # of 14 bands: 14 KiB, less than the first cache
 _ONE, _LOW_6, _ALL = np.uint64(1), np.uint64(63), np.uint64(63)
-_ZERO_DIGIT, _SMALL_A, _CAPITAL_A = 48, 97, 65
+
+
+_DIGITS = np.full(256, 255, np.uint8)  # value of a hexadecimal digit by its ASCII code
+_DIGITS[48:58] = np.arange(10)
+_DIGITS[65:71] = _DIGITS[97:103] = np.arange(10, 16)
 
 
 @compiled
 def parse_hex(digits: Bytes, out: Uint64s) -> bool:
     """Read 32 hexadecimal digits a row into two words, shape (rows, 2); return whether all were such digits."""
+    wrong = np.uint8(0)
     for row in range(len(out)):
         for word in range(2):
             value = np.uint64(0)
             for place in range(16):
-                digit = np.int64(digits[row * 32 + word * 16 + place])
-                if _ZERO_DIGIT <= digit < _ZERO_DIGIT + 10:
-                    digit -= _ZERO_DIGIT
-                elif _SMALL_A <= digit < _SMALL_A + 6:
-                    digit -= _SMALL_A - 10
-                elif _CAPITAL_A <= digit < _CAPITAL_A + 6:
-                    digit -= _CAPITAL_A - 10
-                else:
-                    return False
+                digit = _DIGITS[digits[row * 32 + word * 16 + place]]
+                wrong |= digit
                 value = (value << np.uint64(4)) | np.uint64(digit)
             out[row, word] = value
-    return True
+    return bool(wrong < 16)
 
 
 @compiled
@@ -63,49 +62,72 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 @compiled
-def mix_and_count(keys: Uint64s, bits: int, first_slice: int, num_kinds: int, counts: Int64s) -> None:
-    """Spread the keys' first words evenly, in place, and count the records of each slice.
+def _spread(keys: Uint64s, row: int, kind: int) -> np.uint64:
+    """Return the key's first word, spread evenly.
 
     The mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection, and the other word is mixed in: keys stay
     equal or different. So whatever makes keys, partitions by leading bits are of one size but for the size of buckets.
+    """
+    z = keys[row, kind, 0]
+    for word in range(1, keys.shape[2]):
+        z ^= _mix(keys[row, kind, word])
+    return _mix(z)
+
+
+@compiled
+def count_slices(keys: Uint64s, rows: Int64s, bits: int, kind: int, num_kinds: int, counts: Int64s) -> None:
+    """Count the records of each slice.
 
     Args:
         keys: Shape (rows, kinds, words).
+        rows: Those that count.
         bits: Leading bits that make the partition.
-        first_slice: Kind of the first column.
+        kind: Of the first column.
         num_kinds: Slices of a partition, one a kind; slice = partition * num_kinds + kind.
         counts: By slice, added to.
     """
-    for row in range(keys.shape[0]):
-        for kind in range(keys.shape[1]):
-            z = keys[row, kind, 0]
-            for word in range(1, keys.shape[2]):
-                z ^= _mix(keys[row, kind, word])
-            z = _mix(z)
-            keys[row, kind, 0] = z
-            counts[_part(z, 0, bits) * num_kinds + first_slice + kind] += 1
+    for row in rows:
+        for column in range(keys.shape[1]):
+            counts[_part(_spread(keys, row, column), 0, bits) * num_kinds + kind + column] += 1
 
 
 @compiled
 def scatter(
     keys: Uint64s,
+    rows: Int64s,
     docs: Uint32s,
     bits: int,
-    first_slice: int,
+    kind: int,
     num_kinds: int,
     cursors: Int64s,
     out_keys: Uint64s,
     out_docs: Uint32s,
 ) -> None:
-    """Write each record behind those of its slice; arguments as in `mix_and_count`, `cursors` by slice, moved on."""
-    for row in range(keys.shape[0]):
-        for kind in range(keys.shape[1]):
-            one = _part(keys[row, kind, 0], 0, bits) * num_kinds + first_slice + kind
-            at = cursors[one]
-            cursors[one] = at + 1
-            for word in range(keys.shape[2]):
-                out_keys[at, word] = keys[row, kind, word]
-            out_docs[at] = docs[row]
+    """Write each record behind those of its slice, its first word spread.
+
+    Args:
+        keys: As for `count_slices`.
+        rows: As for `count_slices`.
+        docs: Of the same rows: the documents' numbers.
+        bits: As for `count_slices`.
+        kind: As for `count_slices`.
+        num_kinds: As for `count_slices`.
+        cursors: By slice: where its next record goes; moved on.
+        out_keys: Shape (records, words).
+        out_docs: Of the same records.
+    """
+    for start in range(0, len(rows), _ROWS):  # few rows, column by column: few places are written to in turns
+        for column in range(keys.shape[1]):
+            for i in range(start, min(start + _ROWS, len(rows))):
+                row = rows[i]
+                key = _spread(keys, row, column)
+                one = _part(key, 0, bits) * num_kinds + kind + column
+                at = cursors[one]
+                cursors[one] = at + 1
+                out_keys[at, 0] = key
+                for word in range(1, keys.shape[2]):
+                    out_keys[at, word] = keys[row, column, word]
+                out_docs[at] = docs[i]
 
 
 @compiled

@@ -71,17 +71,24 @@ def groups_of(documents: Sequence[int]) -> list[range]:
 
 
 class Keys(NamedTuple):
-    """Keys of some documents.
+    """Keys of a batch of documents.
 
     Attributes:
         kind: Of the first column.
-        docs: Numbers within the group, ascending, shape (rows,).
-        keys: Shape (rows, kinds, words); changed in place.
+        docs: Numbers within the group, ascending.
+        rows: Of the same documents: rows of `keys`.
+        keys: Shape (rows, kinds, words).
     """
 
     kind: int
     docs: npt.NDArray[np.uint32]
+    rows: Int64s
     keys: Uint64s
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return len(self.rows) * int(self.keys.shape[1])
 
 
 class _Chunk(NamedTuple):
@@ -124,7 +131,7 @@ def write_records(
     spilled: list[tuple[DiskColumn, DiskColumn, Int64s]] = []
     pending: list[Keys] = []
     for batch in batches:
-        if pending and sum(one.keys[..., 0].size for one in (*pending, *batch)) > most:
+        if pending and sum(one.records for one in (*pending, *batch)) > most:
             chunk = _sorted_by_slice(pending, bits, kinds, words)
             columns = [DiskColumn(scratch, f"{name}-{len(spilled)}", name) for name in ("u8", "u4")]
             columns[0].append(chunk.keys.reshape(-1))
@@ -151,12 +158,12 @@ def _sorted_by_slice(parts: Sequence[Keys], bits: int, kinds: int, words: int) -
 
     counts = np.zeros(kinds << bits, np.int64)
     for part in parts:
-        band_kernels.mix_and_count(part.keys, bits, part.kind, kinds, counts)
+        band_kernels.count_slices(part.keys, part.rows, bits, part.kind, kinds, counts)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     keys, docs = np.empty((starts[-1], words), np.uint64), np.empty(starts[-1], np.uint32)
     cursors = starts[:-1].copy()
     for part in parts:
-        band_kernels.scatter(part.keys, part.docs, bits, part.kind, kinds, cursors, keys, docs)
+        band_kernels.scatter(part.keys, part.rows, part.docs, bits, part.kind, kinds, cursors, keys, docs)
     return _Chunk(keys, docs, starts)
 
 
@@ -415,20 +422,17 @@ def hash_keys(paths: Sequence[str], by: Sequence[str], memory_bytes: int) -> Ite
     first = 0
     rows = min(_BLOCK, memory_bytes // (_ROW_BYTES * len(by)))
     for path, batch in signature_batches(paths, [HASHES[one] for one in by], rows):
-        docs = np.arange(first, first + batch.num_rows, dtype=np.uint32)
-        first += batch.num_rows
         parts = []
         for kind, one in enumerate(by):
             if HASHES[one] not in batch.schema.names:
                 continue
             column = batch[HASHES[one]]
             keys = _hex_keys(column.drop_null(), path)
-            some = docs[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else docs
-            if one == "text":
-                full = (keys != empty).any(axis=1)
-                keys, some = keys[full], some[full]
-            parts.append(Keys(kind, some, keys.reshape(-1, 1, 2)))
+            docs = first + np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            full = (keys != empty).any(axis=1) if one == "text" else np.ones(len(keys), np.bool_)
+            parts.append(Keys(kind, docs[full].astype(np.uint32), np.flatnonzero(full), keys.reshape(-1, 1, 2)))
         yield parts
+        first += batch.num_rows
 
 
 def _hex_keys(column: pa.Array, path: str) -> Uint64s:
@@ -448,6 +452,7 @@ def _hex_keys(column: pa.Array, path: str) -> Uint64s:
     digits = np.frombuffer(text.buffers()[2] or b"", np.uint8)[start : start + 32 * len(text)]
     if not right or not band_kernels.parse_hex(digits, keys):
         raise ValueError(f"{path}: a hash is not 32 hexadecimal digits; measure again")
+    keys.setflags(write=False)  # as those are that Arrow holds: the kernels are compiled for one kind of array
     return keys
 
 
@@ -484,7 +489,6 @@ def band_keys(
             )
         with_bands = np.flatnonzero(counts)
         table = keys[offsets[0] : offsets[-1]].reshape(-1, num_bands, 1)
-        mine = ~copies[first + with_bands]
-        docs = (first + with_bands[mine]).astype(np.uint32)
-        yield [Keys(0, docs, table[mine])]
+        mine = np.flatnonzero(~copies[first + with_bands])
+        yield [Keys(0, (first + with_bands[mine]).astype(np.uint32), mine, table)]
         first += batch.num_rows

@@ -292,7 +292,11 @@ def _write(
 
     schema = components_schema()
     members = 0
-    with pq.ParquetWriter(output, schema, compression="zstd") as file:
+    # A dictionary of numbers that ascend would be as long as they are.
+    ascending = dict.fromkeys(("doc", "component", "exact"), "DELTA_BINARY_PACKED")
+    with pq.ParquetWriter(
+        output, schema, compression="zstd", use_dictionary=["partition"], column_encoding=ascending
+    ) as file:
         pending: list[pa.RecordBatch] = []
         rows = 0
         for start in range(0, len(parents), _ROWS_PER_GROUP):

@@ -159,6 +159,8 @@ class Sorter:
 
 
 def _sorting_index(records: Records) -> npt.NDArray[np.int64]:
+    if records.shape[1] == 2 and len(records) and int(records.max()) < 1 << 32:
+        return np.argsort((records[:, 0] << np.uint64(32)) | records[:, 1])  # once, with vector instructions
     return np.lexsort(tuple(records[:, place] for place in reversed(range(records.shape[1]))))
 
 

@@ -213,12 +213,16 @@ def test_groups_hold_neighbours_until_they_are_full() -> None:
 # ---- records and edges
 
 
+def keys_of(docs: np.ndarray, keys: np.ndarray) -> list[Keys]:
+    """Return one kind of 64-bit keys."""
+    table = keys.astype(np.uint64).reshape(-1, 1, 1)
+    table.setflags(write=False)
+    return [Keys(0, docs.astype(np.uint32), np.arange(len(docs)), table)]
+
+
 def records(folder: Path, docs: list[int], keys: list[int], memory: int, bits: int = 1) -> tuple[int, bytes, bytes]:
     """Write one kind of 64-bit keys, in batches of three."""
-    batches = [
-        [Keys(0, np.array(docs[at : at + 3], np.uint32), np.array(keys[at : at + 3], np.uint64).reshape(-1, 1, 1))]
-        for at in range(0, len(docs), 3)
-    ]
+    batches = [keys_of(np.array(docs[at : at + 3]), np.array(keys[at : at + 3])) for at in range(0, len(docs), 3)]
     folder.mkdir()
     (folder / "scratch").mkdir()
     where = {"memory_bytes": memory, "scratch": str(folder / "scratch")}
@@ -241,13 +245,12 @@ def test_a_bucket_of_any_size_gives_an_edge_a_document(tmp_path: Path) -> None:
     count = 100_000
     generator = np.random.default_rng(5)
     own = generator.integers(0, 2**64, 2 * count, np.uint64)
-    keys = np.where(np.arange(2 * count) % 2 == 0, np.uint64(7), own).reshape(-1, 1, 1)
+    keys = np.where(np.arange(2 * count) % 2 == 0, np.uint64(7), own)
     files = []
     for number, start in enumerate(range(0, 2 * count, count)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        docs = np.arange(count, dtype=np.uint32)
-        batch = [Keys(0, docs, keys[start : start + count].copy())]
+        batch = keys_of(np.arange(count), keys[start : start + count])
         bands.write_records([batch], folder, bits=0, kinds=1, words=1, memory_bytes=1 << 24, scratch=str(folder))
         files.append(Records(folder, base=start, bits=0, kinds=1, words=1))
     for memory in (1, 1 << 18, 1 << 30):
