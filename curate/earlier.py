@@ -115,7 +115,7 @@ def read_corpora(recipe: Recipe, cache: Cache | None, own: Sequence[Path] = ()) 
 def _read_corpus(
     name: str, path: str, base: Path, stage: Signatures, cache: Cache | None, own: Sequence[Path]
 ) -> EarlierCorpus:
-    from curate.dedup.earlier import read_manifest
+    from curate.dedup.stored import read_manifest
     from curate.phases.earlier import EarlierCorpus, EarlierFile, check_digest
 
     place, data = (
@@ -202,7 +202,7 @@ def _remote_file(url: str, name: str, size: int) -> InputFile:
 
 def _check_settings(name: str, stated: Mapping[str, Any], stage: Signatures) -> None:
     """Raise InputError unless signatures were made as those of this recipe are."""
-    from curate.dedup.earlier import signature_settings
+    from curate.dedup.stored import signature_settings
 
     ours = signature_settings(stage)
     others = {key: stated.get(key) for key in ours}
@@ -264,7 +264,7 @@ def remove_earlier(run: Run, corpus: Sequence[ShardOfCorpus]) -> list[Mapping[st
 
 
 def _warn(run: Run, corpora: Sequence[EarlierCorpus]) -> None:
-    from curate.dedup.earlier import words_version
+    from curate.dedup.stored import words_version
 
     for one in corpora:
         if not one.documents:
@@ -388,7 +388,7 @@ def write_signatures(run: Run) -> None:
     """Write the signatures of the curated corpus into the run folder, if the recipe asks for them; behind collect."""
     if run.recipe.dedup is None or not run.recipe.dedup.signatures:
         return
-    from curate.dedup.earlier import stored_manifest
+    from curate.dedup.stored import stored_manifest
     from curate.phases.signature_files import store_signatures
 
     tasks = []

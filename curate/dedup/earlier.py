@@ -13,9 +13,8 @@ true similarity that lies on the bound passes it in half the cases.
 from __future__ import annotations
 
 import binascii
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from curate.dedup.minhash import Signatures
-
     Uint64s = npt.NDArray[np.uint64]
 
-SCHEME = "curate.minhash"
 PARTITIONS = 16  # of keys, by their first bits: tasks that can run at the same time
 _SHIFT = 60  # from a key to its partition
 _CHANCE = 1 / 256  # that two random bytes agree
@@ -60,22 +56,6 @@ def standard_error(similarity: float, num_permutations: int) -> float:
     """Return the standard error of `estimate` at a true similarity."""
     share = similarity + (1 - similarity) * _CHANCE
     return math.sqrt(share * (1 - share) / num_permutations) / (1 - _CHANCE)
-
-
-def stored_schema() -> pa.Schema:
-    """Return the columns of a file of stored signatures: one row a document of the curated corpus, in its order."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("source", pa.string(), nullable=False),
-            pa.field("url", pa.large_string()),
-            pa.field("exact_hash", pa.string(), nullable=False),  # 32 hex digits, of the text before cuts
-            pa.field("bands", pa.list_(pa.uint64()), nullable=False),  # none if the document has no words
-            pa.field("signature", pa.binary()),  # a byte for each permutation; null if the document has no words
-        ]
-    )
 
 
 # -- sorted keys -------------------------------------------------------------------------------------------------------
@@ -387,69 +367,3 @@ def best_matches(
         (left, left_exact, left_at), (right, right_exact, right_at) = sides
         places = (part[:, 0] - np.uint64(ours.firsts[0])).astype(np.int64)
         score_pairs(left, left_exact, left_at, right, right_exact, right_at, places, part[:, 1].copy(), best, scores)
-
-
-# -- what a folder of signatures says of itself ------------------------------------------------------------------------
-
-
-def signature_settings(stage: Signatures) -> dict[str, Any]:
-    """Return what two signatures must have in common to be compared: settings by name, and the version of the code."""
-    shaping = [name for name in type(stage).model_fields if name not in ("by", "stored")]
-    return {**{name: getattr(stage, name) for name in shaping}, "version": stage.version}
-
-
-def words_version() -> dict[str, str]:
-    """Return the versions of what is known of characters: they shape words, of rare scripts at most."""
-    import importlib.metadata
-    import unicodedata
-
-    return {"unicode": unicodedata.unidata_version, "regex": importlib.metadata.version("regex")}
-
-
-def stored_manifest(stage: Signatures, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the content of manifest.json beside stored signatures.
-
-    Args:
-        stage: By which they were made.
-        files: Of each: path (below the folder), documents, bytes, sha256; in document order.
-    """
-    return {
-        "scheme": SCHEME,
-        **signature_settings(stage),
-        "permutations": stage.bands * stage.rows,
-        "words": words_version(),
-        "documents": sum(file["documents"] for file in files),
-        "files": list(files),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of stored signatures, as the manifest beside it lists it."""
-
-    path: str
-    documents: int
-    bytes: int
-    sha256: str
-
-
-def read_manifest(data: bytes) -> tuple[dict[str, Any], tuple[StoredFile, ...]]:
-    """Return what `stored_manifest` wrote: all of it, and its files.
-
-    Raises:
-        ValueError: If it is none; the message says why.
-    """
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise ValueError(f"is not valid JSON ({error})") from None
-    if not isinstance(value, dict) or value.get("scheme") != SCHEME:
-        raise ValueError("is not of stored signatures")
-    try:
-        names = StoredFile.__dataclass_fields__
-        files = tuple(StoredFile(**{name: file[name] for name in names}) for file in value["files"])
-        if sum(file.documents for file in files) != value["documents"]:
-            raise ValueError("contradicts itself: its files have not as many documents as it says")
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"is not of stored signatures: {type(error).__name__} {error}") from None
-    return value, files

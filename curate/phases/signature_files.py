@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.dedup.earlier import stored_schema
+from curate.dedup.stored import stored_schema
 from curate.ledger import balance, same_rows
 from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext

@@ -23,18 +23,15 @@ from curate.dedup.earlier import (
     exact_keys,
     open_pairs,
     partition_keys,
-    read_manifest,
     signature_rows,
-    signature_settings,
     standard_error,
-    stored_manifest,
-    stored_schema,
     write_keys,
     write_pairs,
 )
 from curate.dedup.earlier_kernels import join_keys
 from curate.dedup.exact import EMPTY, exact_hash
 from curate.dedup.minhash import Signatures
+from curate.dedup.stored import read_manifest, signature_settings, stored_manifest, stored_schema
 
 
 def test_estimate_by_hand() -> None:

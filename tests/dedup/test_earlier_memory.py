@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_dedup_memory import FIXED_BYTES, peak_growth
 
-from curate.dedup.earlier import RowsOf, SortedKeys, best_matches, open_pairs, stored_schema, write_keys, write_pairs
+from curate.dedup.earlier import RowsOf, SortedKeys, best_matches, open_pairs, write_keys, write_pairs
+from curate.dedup.stored import stored_schema
 from curate.phases.earlier import pairs_of
 
 NUM_BYTES = 112
