@@ -109,7 +109,7 @@ def _join(run: Run, settings: Spans, kind: str, spilled: Sequence[str], ranks: S
     for number in range(PARTITIONS):
         key = run.key("cluster", joined=kind, records=records, ranks=ranks, partition=number, min_documents=least)
         arguments = (key, settings, kind, tuple(spilled), tuple(ranks), number)
-        tasks.append(Task("cluster", "", f"{kind} {number:02d}", (key,), join, arguments))
+        tasks.append(Task("cluster", "", f"join {kind} {number:02d}", (key,), join, arguments))
     run.perform("cluster", tasks)
     return [task.keys[0] for task in tasks]
 

@@ -60,6 +60,7 @@ WEB = [
     f"{SHARED}\n\n{THIRD}",  # w6: nothing of its own
     f"{own(9)}\n{THIRD.upper()}\n",  # w7: case counts
     f"{own(10)}\n({SHARED}) {own(11)}",  # w8
+    f"{own(12)} {own(13)} {own(14)}\n{OTHER}",  # w9: too long for the filter, so that OTHER is in one text only
 ]
 BOOKS = [f"{own(20)}\n{THIRD}"]  # b0, of the source that is kept first
 
@@ -67,7 +68,10 @@ BOOKS = [f"{own(20)}\n{THIRD}"]  # b0, of the source that is kept first
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cut")
-    run(write(folder, {"w": WEB, "b": BOOKS}, "{spans: {}, keep: {order: [b]}}"), folder)
+    recipe = write(folder, {"w": WEB, "b": BOOKS}, "{spans: {}, keep: {order: [b]}}")
+    step = "\n    steps: [{gopher_quality: {max_words: 300}}]"
+    recipe.write_text(recipe.read_text().replace('w.jsonl"}', f'w.jsonl"}}{step}'))
+    run(recipe, folder)
     return folder
 
 
@@ -86,8 +90,11 @@ def test_what_is_cut_by_hand(cut: Path) -> None:
         "b0": BOOKS[0],
     }
     manifest = json.loads((cut / "run" / "manifest.json").read_text())
-    assert manifest["ledger"]["w"]["removed"] == {"dedup": {"dedup.spans_empty": 1}}
-    [row] = [row for row in table(cut, "decisions") if not row["kept"]]
+    assert manifest["ledger"]["w"]["removed"] == {
+        "filter": {"gopher_quality.num_words": 1},
+        "dedup": {"dedup.spans_empty": 1},
+    }
+    [row] = [row for row in table(cut, "decisions") if row["stage"] == "dedup"]
     assert (row["stage"], row["rule"], row["value"], row["threshold"]) == ("dedup", "dedup.spans_empty", 1.0, "< 1")
 
 
@@ -121,8 +128,11 @@ def test_what_is_recorded(cut: Path) -> None:
         "spans": 3,
     }
     assert facts["tokens"] == 2 * len(WORDS) + 50
-    assert facts["bytes"] == manifest["ledger"]["w"]["bytes"]["cut"]
-    assert facts["bytes"] == sum(row["end"] - row["start"] for row in table(cut, "edits"))
+    assert (
+        facts["bytes"]
+        == manifest["ledger"]["w"]["bytes"]["cut"]
+        == sum(row["end"] - row["start"] for row in table(cut, "edits"))
+    )
     assert [(one["documents"], one["tokens"]) for one in facts["most"]] == [(5, 50), (2, len(third))]
     assert split_words(facts["most"][0]["text"])[:30] == WORDS[3:33]
     life = trace(cut / "run", "w1")
@@ -136,7 +146,7 @@ def again(cut: Path, folder: Path, *sets: str) -> Any:
 
 def test_flagged_spans_stay(cut: Path, tmp_path: Path) -> None:
     result = again(cut, tmp_path, "action=flag")
-    assert texts(tmp_path) == {f"w{n}": text for n, text in enumerate(WEB)} | {"b0": BOOKS[0]}
+    assert texts(tmp_path) == {f"w{n}": text for n, text in enumerate(WEB[:9])} | {"b0": BOOKS[0]}
     assert table(tmp_path, "edits") == []
     assert table(tmp_path, "repeated_spans") == table(cut, "repeated_spans")
     facts = result.manifest["repeated_spans"]
@@ -145,26 +155,28 @@ def test_flagged_spans_stay(cut: Path, tmp_path: Path) -> None:
 
 
 def test_other_settings(cut: Path, tmp_path: Path) -> None:
-    again(cut, tmp_path, "keep_first=false", "min_documents=5", "sources=[w]")
-    left = f"{own(0)} {' '.join(WORDS[:3])} {' '.join(WORDS[53:])} {own(1)}"
+    """Of WORDS[3:53], which five documents hold, no copy stays; a document of which more than a bound would go is removed."""
+    size = sum(map(len, WORDS[3:53]))
+    shares = {f"w{n}": size / sum(map(len, split_words(WEB[n]))) for n in (0, 1, 3, 6, 8)}
+    bound = sorted(shares.values())[2]
+    again(cut, tmp_path, "keep_first=false", "min_documents=5", "sources=[w]", f"max_share={bound!r}")
     found = texts(tmp_path)
-    assert split_words(found["w0"]) == split_words(left)
-    assert found["w3"] == f"{own(6)} {own(7)}"
     assert found["b0"] == BOOKS[0]
-
-
-def test_max_share(cut: Path, tmp_path: Path) -> None:
-    share = sum(map(len, WORDS)) / sum(map(len, split_words(WEB[1])))
-    again(cut, tmp_path, f"max_share={share!r}")
-    assert "w1" in texts(tmp_path)  # on the bound
-    result = again(cut, tmp_path, f"max_share={share - 1e-6!r}")
-    assert "w1" not in texts(tmp_path)
-    rows = {row["rule"]: row for row in table(tmp_path, "decisions") if row["value"] in (share, 1.0)}
-    assert (rows["dedup.spans_share"]["value"], rows["dedup.spans_empty"]["also_fired"]) == (
-        share,
-        ["dedup.spans_share"],
-    )
-    assert result.manifest["repeated_spans"]["documents"] < 3
+    gone = [name for name, share in shares.items() if share > bound]
+    assert len(gone) == 2
+    assert set(found) == {"b0", *(f"w{n}" for n in range(9))} - set(gone)
+    left = {"w3": f"{own(6)} {own(7)}"}
+    for name, before, behind in (
+        ("w0", own(0), own(1)),
+        ("w1", own(2), own(3)),
+        ("w8", f"{own(10)} (", f") {own(11)}"),
+    ):
+        left[name] = f"{before} {' '.join([*WORDS[:3], *WORDS[53:]])} {behind}"
+    for name in shares.keys() - set(gone):
+        assert split_words(found[name]) == split_words(left[name])
+    rows = [row for row in table(tmp_path, "decisions") if row["stage"] == "dedup"]
+    assert {(row["rule"], row["threshold"]) for row in rows} == {("dedup.spans_share", f"<= {bound:g}")}
+    assert sorted(row["value"] for row in rows) == sorted(shares[name] for name in gone)
 
 
 def test_lines_go_first(tmp_path: Path) -> None:
@@ -190,16 +202,6 @@ def test_lines_go_first(tmp_path: Path) -> None:
     assert spans == result.manifest["repeated_spans"]["bytes"]
 
 
-def test_removed_documents_do_not_count(tmp_path: Path) -> None:
-    recipe = write(tmp_path, {"w": [f"{SHARED}\n{own(1)}", f"{own(2)} {own(3)} {own(4)}\n{SHARED}"]}, "{spans: {}}")
-    text = recipe.read_text()
-    recipe.write_text(text.replace('w.jsonl"}', 'w.jsonl"}\n    steps: [{gopher_quality: {max_words: 300}}]'))
-    result = run(recipe, tmp_path)
-    assert result.manifest["ledger"]["w"]["removed"] == {"filter": {"gopher_quality.num_words": 1}}
-    assert list(texts(tmp_path).values()) == [f"{SHARED}\n{own(1)}"]
-    assert table(tmp_path, "repeated_spans") == []
-
-
 def test_wrong_settings_are_refused_where_they_stand(tmp_path: Path) -> None:
     for dedup, message in (
         ("{spans: {sources: [x]}}", r"recipe.yaml:5: dedup.spans.sources: names 'x', which is no source of texts"),
@@ -211,43 +213,9 @@ def test_wrong_settings_are_refused_where_they_stand(tmp_path: Path) -> None:
             curate.load(write(tmp_path, {"w": [own(1)]}, dedup))
 
 
-# ---- the same bytes
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished")
-    for part in range(3):
-        rows = []
-        for n in range(10 * part, 10 * part + 10):
-            shared = [machine.prose(500 + (n + k) % 7, 4) for k in range(n % 3)]
-            rows.append({"id": f"p{n}", "text": "\n".join([own(200 + n), *shared, own(300 + n), "Menu of pages"])})
-        machine.write_jsonl(folder / "in" / f"part-{part}.jsonl", rows)
-    (folder / "recipe.yaml").write_text(
-        'name: spans\nsources:\n  web:\n    read: {kind: jsonl, paths: "in/*.jsonl"}\n'
-        "dedup:\n  exact: {}\n  lines: {within: corpus}\n  spans: {max_share: 0.9}\n"
-    )
-    run(folder / "recipe.yaml", folder)
-    return folder
-
-
-def test_workers_memory_shards_and_batches_change_nothing(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import curate.curation
+def test_memory_workers_and_batches_change_nothing(cut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import curate.pipeline
 
-    expected = machine.contents(finished / "run")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    run(finished / "recipe.yaml", folder, workers=3, memory=1 << 16)
-    assert machine.contents(folder / "run") == expected
-    monkeypatch.setattr(curate.pipeline, "BATCH_ROWS", 4)
-    monkeypatch.setattr(curate.curation, "SHARD_FILES", 1)
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    run(finished / "recipe.yaml", folder, workers=1)
-    for kind in ("documents", "edits", "repeated_spans"):
-        rows = table(finished, kind)
-        assert len(rows) > 10
-        assert table(folder, kind) == rows
+    monkeypatch.setattr(curate.pipeline, "BATCH_ROWS", 3)
+    run(cut / "recipe.yaml", tmp_path, workers=1, memory=1 << 16)
+    assert machine.contents(tmp_path / "run") == machine.contents(cut / "run")

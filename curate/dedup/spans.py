@@ -330,16 +330,16 @@ class Answers:
 
 
 class Documents:
-    """Where the documents of all shards begin, mapped into memory, as `spill_anchors` wrote it."""
+    """Where the documents of all shards begin, as `spill_anchors` wrote it; a file is mapped when it is asked."""
 
     def __init__(self, shards: Sequence[Spilled]) -> None:
-        """Open what was written beside the anchors of the shards, which are all shards in order."""
+        """Look at what was written beside the anchors of the shards, which are all shards in order."""
         import numpy as np
 
         self._bases = _bases(shards)
-        self._starts = [_mapped(shard.path.parent / _DOCUMENTS[0]) for shard in shards]
-        self._names = [_mapped(shard.path.parent / _DOCUMENTS[1]).reshape(-1, 2) for shard in shards]
-        self._firsts = np.cumsum([0, *map(len, self._starts)])
+        self._folders = [shard.path.parent for shard in shards]
+        sizes = [(folder / _DOCUMENTS[0]).stat().st_size // 8 for folder in self._folders]
+        self._firsts = np.cumsum([0, *sizes])
 
     def find(self, loci: Uint64s) -> Int64s:
         """Return the number of the document, over all shards, in which each locus lies."""
@@ -352,16 +352,21 @@ class Documents:
         for shard in np.unique(shards).tolist():
             mine = shards == shard
             local = (tokens[mine] - self._bases[shard]).astype(np.uint64)
-            numbers[mine] = self._firsts[shard] + np.searchsorted(self._starts[shard], local, "right") - 1
+            starts = _mapped(self._folders[shard] / _DOCUMENTS[0])
+            numbers[mine] = self._firsts[shard] + np.searchsorted(starts, local, "right") - 1
         return numbers[where]
 
-    def name(self, number: int) -> tuple[int, int]:
-        """Return what a document is called."""
+    def names(self, numbers: Int64s) -> Uint64s:
+        """Return what documents are called, shape (documents, 2)."""
         import numpy as np
 
-        shard = int(np.searchsorted(self._firsts, number, "right")) - 1
-        high, low = self._names[shard][number - self._firsts[shard]].tolist()
-        return high, low
+        shards = np.searchsorted(self._firsts, numbers, "right") - 1
+        found = np.empty((len(numbers), 2), np.uint64)
+        for shard in np.unique(shards).tolist():
+            mine = shards == shard
+            names = _mapped(self._folders[shard] / _DOCUMENTS[1]).reshape(-1, 2)
+            found[mine] = names[numbers[mine] - self._firsts[shard]]
+        return found
 
 
 def _mapped(path: Path) -> Uint64s:

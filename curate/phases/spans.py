@@ -262,7 +262,7 @@ def cut(
 def _rows(looked: _Looked, spans: finding.Spans, documents: finding.Documents) -> list[dict[str, Any]]:
     """Return the rows of REPEATED_SPANS."""
     distinct, where = np.unique(spans.firsts, return_inverse=True)
-    names = ["{:016x}{:016x}".format(*documents.name(number)) for number in distinct.tolist()]
+    names = [f"{high:016x}{low:016x}" for high, low in documents.names(distinct).tolist()]
     columns = (
         [looked.ids[row] for row in looked.rows[spans.owners].tolist()],
         looked.starts[spans.starts].tolist(),
