@@ -122,6 +122,10 @@ class Members:
                     "a document's exact copy is in none of the shingle files; pass the files of all document shards"
                 )
             self.heads[start : start + _BLOCK] = heads
+        self._sketches = zeros_on_disk(folder, "sketches", np.uint64, self.size * linking.SKETCH)
+        for start in range(0, self.size, _BLOCK):
+            stop = min(start + _BLOCK, self.size)
+            linking.sketch(self._shingles, self._ends, start, stop, self._sketches)
         self._fill_buckets()
         self._groups = {name: self._grouped(name) for name in self._equal_by}
 
@@ -274,6 +278,7 @@ class Members:
             self._starts,
             self._ends,
             self._shingles,
+            self._sketches,
             self._threshold,
             self._contained,
             self._estimates,
@@ -359,6 +364,7 @@ class Members:
             self._entries,
             self._ends,
             self._shingles,
+            self._sketches,
             self._threshold,
             self._contained,
             self._estimates,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from test_clusters import member, planted
 
 from curate.dedup.clusters import write_shingles
-from curate.dedup.linking import similarity_at_least
+from curate.dedup.linking import SKETCH, may_be_similar, similarity_at_least, sketch
 from curate.dedup.members import Members
 from curate.dedup.settings import Dedup, Exact, Keep, MinHash, Validation
 
@@ -31,6 +31,34 @@ def test_similarity_is_that_of_sets(contained):
             found = similarity_at_least(values, 0, len(a), len(a), len(values), threshold, contained)
             expected = common / divisor if divisor else 0.0
             assert found == (expected if expected >= threshold else -1.0)
+
+
+@pytest.mark.parametrize("contained", [False, True])
+def test_sketches_rule_out_only_what_is_not_similar(contained):
+    generator = np.random.default_rng(6)
+    ruled_out = 0
+    for size, most in ((3, 6), (60, 80), (400, 300), (3000, 1000)):
+        for _ in range(25):
+            alike = generator.integers(0, 2**64, size, np.uint64)
+            sets = [
+                np.unique(np.concatenate([alike, generator.integers(0, 2**64, generator.integers(0, most), np.uint64)]))
+                for _ in range(2)
+            ]
+            values, offsets = np.concatenate(sets), np.cumsum([0, *map(len, sets)])
+            sketches = np.zeros(2 * SKETCH, np.uint64)
+            sketch(values, offsets, 0, 2, sketches)
+            for row in range(2):
+                odd = np.bincount((sets[row] % np.uint64(64 * SKETCH)).astype(np.int64), minlength=64 * SKETCH) % 2
+                bits = np.unpackbits(sketches[row * SKETCH : (row + 1) * SKETCH].view(np.uint8), bitorder="little")
+                # The lowest six bits of a hash lead to a bit of a number, the next ones to the number.
+                assert (bits == odd).all()
+            sizes = [len(one) for one in sets]
+            for threshold in (0.3, 0.7, 0.9):
+                possible = may_be_similar(sketches, 0, 1, *sizes, threshold, contained)
+                similar = similarity_at_least(values, *offsets[:2], *offsets[1:], threshold, contained) >= 0
+                assert possible or not similar
+                ruled_out += not possible
+    assert ruled_out > 50
 
 
 # 8 shingles; the second text has 7 of them among its 27: contained at 7 / 8, J = 7 / 28.
