@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,7 +83,7 @@ def word_vectors(recipe: Recipe, cache: Cache) -> WordVectors | None:
 
     address = expand_variables(settings.model)
     if is_remote(address):
-        path = fetch_model(address, settings.sha256, cache)
+        path = _fetched(address, settings.sha256, cache)
     else:
         path = Path(resolve_paths((settings.model,), recipe, cache, _MODEL)[0].url)
     digest = cache.digest(path)
@@ -90,6 +91,12 @@ def word_vectors(recipe: Recipe, cache: Cache) -> WordVectors | None:
         problem = f"sha256 is {digest}, not {settings.sha256}, as the recipe states."
         raise InputError(settings.model, problem, "Correct `sha256:`, or find out why the file is another one.")
     return WordVectors(model=str(path), digest=digest)
+
+
+@functools.lru_cache(maxsize=4)
+def _fetched(address: str, stated: str | None, cache: Cache) -> Path:
+    """Return the local copy of a model; its server is asked once a process, not once a shard."""
+    return fetch_model(address, stated, cache)
 
 
 def embedding_files(recipe: Recipe, cache: Cache) -> list[InputFile]:
@@ -242,7 +249,9 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], resolved: Sequence[
     whole = run.key("choose", judged=judged)
     run.perform("choose", [Task("choose", "", "semantic copies", (whole,), gone, (whole, judged))])
     run.publish(whole, "semantic.parquet", "semantic.parquet")
-    run.account.facts["semantic"] = _facts(
+    stage = word_vectors(run.recipe, run.cache)
+    model = {} if stage is None else {"model_sha256": stage.digest}
+    run.account.facts["semantic"] = model | _facts(
         settings,
         facts,
         run.entry(whole).counts,
@@ -250,6 +259,11 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], resolved: Sequence[
         sum(run.entry(key).counts["central"] for key in assigned),
         run.entry(shared).counts,
     )
+    found = run.account.facts["semantic"]
+    if 2 * found["removed"] > found["looked_at"]:
+        shown = f"{found['removed']:,} of {found['looked_at']:,}"
+        text = f"dedup.semantic removes {shown} documents: most likely similarity is too low for this model. See semantic.parquet."
+        run.account.warnings.append(text)
     return whole
 
 

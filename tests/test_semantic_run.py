@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,8 @@ def test_by_a_model_beside_brute_force_in_floats(tmp_path: Path, model: str) -> 
     all_texts = {name: ("one", text) for name, text in texts.items()}
     recipe = write(tmp_path, all_texts, f"{{semantic: {{model: {model}, similarity: {bound}, clusters: 1}}}}")
     run(recipe, tmp_path)
+    facts = json.loads((tmp_path / "run" / "manifest.json").read_text())["semantic"]
+    assert facts["model_sha256"] == hashlib.sha256(Path(model).read_bytes()).hexdigest()
     found = removed(tmp_path)
     assert found.keys() == expected.keys()
     assert sum(found[name] != expected[name] for name in found) <= 1  # of two as alike, rounding may prefer the other
@@ -175,6 +178,9 @@ def test_groups_are_the_same_for_any_workers_and_memory(tmp_path: Path, model: s
         facts = json.loads((folder / "run" / "manifest.json").read_text())["semantic"]
         assert 0 < facts["removed"] < 60
         assert facts["clusters"] == 5
+        warnings = json.loads((folder / "run" / "manifest.json").read_text())["warnings"]
+        too_many = 2 * facts["removed"] > facts["looked_at"]
+        assert any("similarity is too low" in text for text in warnings) == too_many
         # validation is drawn from what is left, and what stands for a document stays
         written = [
             row for path in (folder / "run" / "documents").rglob("*.parquet") for row in pq.read_table(path).to_pylist()
