@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # What other tools call a key of ours.
 _ELSEWHERE = {
-    "threshold": "verify",
     "similarity": "verify",
     "jaccard": "verify",
     "num_bands": "bands",

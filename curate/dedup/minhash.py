@@ -8,8 +8,9 @@ with the probability of their Jaccard similarity. A band is `rows` such values, 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -96,6 +97,39 @@ def signatures(
     return values, counts
 
 
+def datasketch_signatures(
+    texts: pa.Array, *, ngram: int, num_permutations: int, seed: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Return what `signatures` does, with the values of datasketch 2's MinHash (scheme `affine32`, the default).
+
+    A shingle is its folded words joined by one space, in UTF-8. Its hash h is the first four bytes of its SHA-1,
+    little-endian, put through the finaliser of MurmurHash3 (32 bits); function p gives h * factors[p] + addends[p] mod 2^32, with
+    parameters drawn from NumPy's Mersenne Twister of the seed, all factors before all addends.
+    """
+    import numpy as np
+
+    from curate.dedup import signing
+    from curate.words import folded_words
+
+    data, counts = bytearray(), []
+    for text in texts.to_pylist():
+        words = folded_words(text or "")
+        size = min(ngram, len(words))
+        shingles = [" ".join(words[i : i + size]) for i in range(len(words) - size + 1 if words else 0)]
+        counts.append(len(shingles))
+        for shingle in shingles:
+            data += hashlib.sha1(shingle.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()[:4]
+    hashes = np.frombuffer(bytes(data), "<u4").astype(np.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        hashes = (hashes ^ (hashes >> np.uint32(shift))) * np.uint32(factor)
+    draw = np.random.RandomState(seed)
+    factors = draw.randint(0, 1 << 31, num_permutations, np.uint32) * np.uint32(2) + np.uint32(1)
+    addends = draw.randint(0, 1 << 32, num_permutations, np.uint32)
+    values = np.empty((len(counts), num_permutations), np.uint32)
+    signing.sign_affine(hashes, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), factors, addends, values)
+    return values, np.array(counts, np.int64)
+
+
 def signature_schema() -> pa.Schema:
     """Return the columns that `Signatures.apply` gives."""
     import pyarrow as pa
@@ -121,17 +155,21 @@ class Signatures(Stage):
     Attributes:
         ngram, rows, seed: As in `MinHash`.
         bands: As in `MinHash`; 0 leaves the band lists empty.
+        permutations: Values of a signature, at least bands * rows; None: as many.
+        variant: As in `MinHash`.
         by: As in `Exact`.
         stored: Whether the signatures themselves are kept (`Dedup.stores_signatures`).
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     libraries: ClassVar[tuple[str, ...]] = ("xxhash", "idna")
 
     ngram: Annotated[int, Field(ge=1)] = 5
     bands: Annotated[int, Field(ge=0)] = 14
     rows: Annotated[int, Field(ge=1)] = 8
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    permutations: Annotated[int, Field(ge=0)] | None = None
+    variant: Literal["curate", "datasketch"] = "curate"
     by: tuple[str, ...] = ("text",)
     stored: bool = False
 
@@ -147,7 +185,16 @@ class Signatures(Stage):
         if dedup.minhash is None:
             return cls(bands=0, by=by)
         minhash = dedup.minhash
-        return cls(ngram=minhash.ngram, bands=minhash.bands, rows=minhash.rows, seed=minhash.seed, by=by, stored=stored)
+        return cls(
+            ngram=minhash.ngram,
+            bands=minhash.bands,
+            rows=minhash.rows,
+            seed=minhash.seed,
+            permutations=minhash.permutations,
+            variant=minhash.variant,
+            by=by,
+            stored=stored,
+        )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return what copies are found by (`signature_schema`): same rows, same order.
@@ -173,9 +220,12 @@ class Signatures(Stage):
 
         nothing = pa.nulls(batch.num_rows, pa.string())
         texts = batch["text"]
-        values, counts = signatures(
-            batch["word_hashes"], ngram=self.ngram, num_permutations=self.bands * self.rows, seed=self.seed
-        )
+        number = self.bands * self.rows if self.permutations is None else self.permutations
+        settings = {"ngram": self.ngram, "num_permutations": number, "seed": self.seed}
+        if self.variant == "datasketch":
+            values, counts = datasketch_signatures(texts, **settings)
+        else:
+            values, counts = signatures(batch["word_hashes"], **settings)
         keys = np.empty((len(texts), self.bands), np.uint64)
         signing.band_keys(values, self.rows, keys)
         ends = np.concatenate([[0], np.cumsum(np.where(counts > 0, self.bands, 0))]).astype(np.int32)

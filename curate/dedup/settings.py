@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from curate.dedup.kinds import Against, Lines, Semantic, Spans
+from curate.dedup.thresholds import choose_bands
 from curate.stage import Settings, Stage
 from curate.text.quantities import parse_count
 
@@ -37,11 +38,19 @@ class MinHash(Settings):
     """Remove near copies: MinHash signatures cut into bands (Broder 1997; Leskovec et al., Mining of Massive Datasets, 3.4).
 
     Attributes:
-        ngram: Words in a shingle.
+        ngram: Words in a shingle. Where a script puts no spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar, Tibetan)
+            each character with its marks is a word: a changed character breaks `ngram` shingles, as a changed word does elsewhere.
+            FineWeb-2 takes five words there, too (of a tokenizer; about eight characters of Chinese), and so finds fewer pairs
+            at the same similarity; 8 comes near to it.
         bands, rows: Two documents are compared if all rows of at least one band agree. Defaults as in FineWeb
             (Penedo et al. 2024, arXiv:2406.17557): 14 bands of 8 rows.
+        threshold: In place of bands and rows: the similarity at which pairs are to be told apart. Bands and rows are then those
+            of datasketch's MinHashLSH: the least area of false positives and false negatives, at equal weights.
+        permutations: Values of a signature; by default bands * rows, or 128 with a threshold.
+        variant: Hash functions: `curate`, or `datasketch`: values equal those of its MinHash of version 2 (scheme `affine32`,
+            SHA-1) with the same seed and `num_perm`, of shingles whose words are joined by one space, in UTF-8; slower.
         verify: Smallest similarity of the two shingle sets, computed exactly, at which a compared pair is a pair of near
-            copies; False: a shared band decides.
+            copies; False: a shared band decides. By default 0.7, or the threshold.
         measure: What `verify` bounds: `jaccard`, |A and B| / |A or B|, or `containment`, |A and B| / min(|A|, |B|) (Broder
             1997). Bands find pairs by their Jaccard similarity all the same: a text that is contained in a much longer one is
             seldom compared with it.
@@ -54,6 +63,44 @@ class MinHash(Settings):
     verify: Annotated[float, Field(gt=0, le=1)] | Literal[False] = 0.7
     measure: Literal["jaccard", "containment"] = "jaccard"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
+    permutations: Annotated[int, Field(ge=2, le=10_000)] | None = None
+    variant: Literal["curate", "datasketch"] = "curate"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_bands(cls, value: Any) -> Any:
+        """Put the bands and rows of a threshold at their place, so that the recipe that is written shows them."""
+        if not isinstance(value, Mapping) or value.get("threshold") is None:
+            return value
+        threshold, permutations = value["threshold"], value.get("permutations", 128)
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < 1:
+            raise ValueError(f"threshold lies between 0 and 1, both left out; got {threshold!r}")
+        if isinstance(permutations, bool) or not isinstance(permutations, int) or not 2 <= permutations <= 4096:
+            raise ValueError(f"permutations is 2 to 4096 where a threshold is given; got {permutations!r}")
+        bands, rows = choose_bands(float(threshold), permutations)
+        given = value.get("bands", bands), value.get("rows", rows)
+        if given != (bands, rows):
+            raise ValueError(
+                f"threshold {threshold:g} with {permutations} permutations is {bands} bands of {rows} rows; "
+                "leave out the threshold, or bands and rows"
+            )
+        return {"verify": threshold, **value, "bands": bands, "rows": rows, "permutations": permutations}
+
+    @model_validator(mode="after")
+    def _enough_permutations(self) -> MinHash:
+        if self.num_permutations < self.bands * self.rows:
+            raise ValueError(
+                f"permutations is {self.permutations}, and {self.bands} bands of {self.rows} rows need {self.bands * self.rows}"
+            )
+        if self.variant == "datasketch" and self.seed >= 2**32:
+            raise ValueError(f"variant: datasketch takes a seed below 4294967296; got {self.seed}")
+        return self
+
+    @property
+    def num_permutations(self) -> int:
+        """Values of a signature."""
+        return self.permutations if self.permutations is not None else self.bands * self.rows
 
     @field_validator("verify", mode="before")
     @classmethod
