@@ -175,7 +175,8 @@ class _Source:
     def count(self, sample: int) -> None:
         """Decide every document with both recipes."""
         rules = [rule for judged in self.judged for block in judged for rule in block.rules]
-        copies = _copied_ids(self.run) if self.decided else None
+        table = _duplicates(self.run) if self.decided else None
+        copies = table["id"] if table is not None else None
         for part in self.measured.parts(rules, decided=self.decided):
             found = [
                 verdicts(judged, part.judged_by(judged, self.measured.folders), part.rows) for judged in self.judged
@@ -382,25 +383,41 @@ def _removed_as_copies(decisions: pl.DataFrame) -> np.ndarray:
     return np.asarray(decisions.select(found.fill_null(value=False))[:, 0].to_numpy(), bool)
 
 
-def _copied_ids(run: RunFolder) -> pl.Series | None:
-    table = run.table("duplicates.parquet", ("id",))
-    return table["id"] if table is not None and table.height else None
+def _duplicates(run: RunFolder) -> pl.DataFrame | None:
+    """Return id, cluster and `same` of the documents that have copies, None if there are none.
+
+    `same` is one for a kept document and those that go because their address or payload is equal to its own: they share no
+    text that was compared, and the kept one may be in no cluster.
+    """
+    table = run.table("duplicates.parquet", ("id", "cluster", "kept_id", "similarity"))
+    if table is None or not table.height:
+        return None
+    equal = pl.col("kept_id").is_not_null() & pl.col("similarity").is_null()
+    table = table.with_columns(same=pl.when(equal).then("kept_id").otherwise("id"))
+    alone = table.filter(equal).select(id=pl.col("kept_id")).unique(maintain_order=True)
+    alone = alone.join(table, on="id", how="anti", maintain_order="left").with_columns(cluster="id", same="id")
+    return pl.concat([table.select("id", "cluster", "same"), alone])
 
 
 def _copies(run: RunFolder, sources: Sequence[_Source], after: Recipe) -> None:
     """Settle the documents that have copies: a cluster with a kept document keeps no other, else it keeps its first.
 
-    Without `dedup` in the recipe copies are kept.
+    Likewise of documents with an equal address or payload. Without `dedup` in the recipe copies are kept.
     """
     frames = [frame for source in sources for frame in source.clustered]
-    table = run.table("duplicates.parquet", ("id", "cluster"))
+    table = _duplicates(run)
     if not frames or table is None:
         return
     frame = pl.concat(frames).join(table, on="id", how="left", maintain_order="left")
     if after.dedup is not None and after.dedup.copies is not None:
-        candidate = pl.col("fresh") | pl.col("dropped")
-        first = candidate & (candidate.cast(pl.Int32).cum_sum().over("cluster") == 1)
-        frame = frame.with_columns(remains=pl.col("stays") | (first & ~pl.col("stays").any().over("cluster")))
+        stays = pl.col("stays").any()
+        open_to = ~stays.over("cluster") & ~stays.over("same")
+        frame = frame.with_columns(first=(pl.col("fresh") | pl.col("dropped")) & open_to)
+        for group in ("cluster", "same"):
+            frame = frame.with_columns(
+                first=pl.col("first") & (pl.col("first").cast(pl.Int32).cum_sum().over(group) == 1)
+            )
+        frame = frame.with_columns(remains=pl.col("stays") | pl.col("first"))
     else:
         frame = frame.with_columns(remains=pl.col("stays") | pl.col("fresh"))
     for source in sources:

@@ -226,6 +226,30 @@ def test_decisions_of_other_code_are_not_taken(words_run: Path, tmp_path: Path) 
         what_if(copy, sets=["sources.a.steps.gopher_quality.min_words=2"])
 
 
+def test_copies_of_an_address_are_settled_as_a_run_settles_them(tmp_path: Path) -> None:
+    rows = [
+        {"id": "long", "text": words(60, 100), "url": "http://a.test/1"},  # stays for its address
+        {"id": "short", "text": words(40, 200), "url": "http://a.test/1"},
+        {"id": "less", "text": words(30, 300), "url": "http://a.test/1"},
+        {"id": "alone", "text": words(50, 400), "url": "http://a.test/2"},
+    ]
+    machine.write_jsonl(tmp_path / "a.jsonl", rows)
+    (tmp_path / "recipe.yaml").write_text(f"""\
+name: copies
+sources:
+  a:
+    read: {{kind: jsonl, paths: a.jsonl}}
+    steps: [gopher_quality: {{min_words: 1, max_words: 60, min_stop_words: off, {GOPHER_OFF}}}]
+dedup: {{exact: {{by: [url]}}, keep: {{then: longest}}}}
+""")
+    run(tmp_path / "recipe.yaml", output=tmp_path / "run", cache=tmp_path / "cache", workers=1, quiet=True)
+    for most, kept in ((60, 2), (59, 2), (45, 1), (39, 1), (29, 0)):
+        bound = f"sources.a.steps.gopher_quality.max_words={most}"
+        a = what_if(tmp_path / "run", sets=[bound])["sources"]["a"]
+        assert (a["kept_before"]["documents"], a["kept_after"]["documents"]) == (2, kept), most
+        assert a["copies_kept_instead"]["documents"] == (1 if most in (59, 45, 39) else 0), most
+
+
 def test_copies_are_settled_as_a_run_settles_them(tmp_path: Path) -> None:
     near, leak = words(60, 300), words(30, 600)
     texts = [

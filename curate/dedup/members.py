@@ -36,8 +36,9 @@ SHINGLES = pa.schema(
     ]
 )
 
-# Representatives that one bucket lists (see `linking.assign`): with 14 bands a document meets 14,000 at most.
-MOST_LISTED = 1000
+# Representatives that one bucket lists (see `linking.assign`). 100,000 strangers that share a band are then 400 million
+# pairs, at 40 ns each where sketches tell them apart, and not five thousand million.
+MOST_LISTED = 4000
 _BLOCK = 1 << 14  # rows handled at once when columns are gone through
 
 
