@@ -323,9 +323,10 @@ def _matches(
     similarity: float,
 ) -> list[tuple[str, str]]:
     """Find the best match of each document; return for each shard result key and file."""
+    from curate.dedup.stored import num_permutations
     from curate.phases.earlier import compare
 
-    stage = signing(run.recipe)
+    permutations = num_permutations(signing(run.recipe))
     pairs = [run.entry(key).files["pairs.u64"]["sha256"] for key in joined]
     sizes = _sizes(run, corpus)
     groups: list[list[int]] = []
@@ -347,7 +348,7 @@ def _matches(
             similarity=similarity,
         )
         documents = [sizes[number] for number in group]
-        arguments = (key, members, documents, corpora, joined, similarity, stage.bands * stage.rows)
+        arguments = (key, members, documents, corpora, joined, similarity, permutations)
         tasks.append(Task("cluster", "", f"compare {place:05d}", (key,), compare, arguments))
         matches += [(key, f"matches-{number}.parquet") for number in range(len(group))]
     run.perform("cluster", tasks)
@@ -363,9 +364,9 @@ def _facts(
 ) -> dict[str, Any]:
     """Return what the manifest says: by earlier corpus its documents and what was removed for them; how good the estimate is."""
     from curate.dedup.earlier import standard_error
+    from curate.dedup.stored import num_permutations
 
-    stage = signing(run.recipe)
-    permutations = stage.bands * stage.rows
+    permutations = num_permutations(signing(run.recipe))
     runs = []
     for number, one in enumerate(corpora):
         of_run = [shard["runs"].get(str(number), {}) for shard in counts]

@@ -386,6 +386,8 @@ def test_folders_that_hold_nothing_to_compare_with_are_refused(grown: Path, tmp_
         ("ngram: 4", "ngram is 5 there and 4 here", "{ngram: 5}"),
         ("bands: 7, rows: 16", "bands is 14 there and 7 here, rows is 8 there and 16 here", "{bands: 14, rows: 8}"),
         ("seed: 2", "seed is 1 there and 2 here", "{seed: 1}"),
+        ("permutations: 128", "permutations is 112 there and 128 here", "{permutations: 112}"),
+        ("variant: datasketch", "variant is curate there and datasketch here", "{variant: curate}"),
     ],
 )
 def test_other_settings_are_refused(grown: Path, tmp_path: Path, minhash: str, problem: str, remedy: str) -> None:

@@ -31,10 +31,16 @@ def stored_schema() -> pa.Schema:
     )
 
 
+def num_permutations(stage: Signatures) -> int:
+    """Return the values of a signature."""
+    return stage.bands * stage.rows if stage.permutations is None else stage.permutations
+
+
 def signature_settings(stage: Signatures) -> dict[str, Any]:
     """Return what two signatures must have in common to be compared: settings by name, and the version of the code."""
     shaping = [name for name in type(stage).model_fields if name not in ("by", "stored")]
-    return {**{name: getattr(stage, name) for name in shaping}, "version": stage.version}
+    values = {name: getattr(stage, name) for name in shaping}
+    return values | {"permutations": num_permutations(stage), "version": stage.version}
 
 
 def words_version() -> dict[str, str]:
@@ -55,7 +61,6 @@ def stored_manifest(stage: Signatures, files: Sequence[Mapping[str, Any]]) -> di
     return {
         "scheme": SCHEME,
         **signature_settings(stage),
-        "permutations": stage.bands * stage.rows,
         "words": words_version(),
         "documents": sum(file["documents"] for file in files),
         "files": list(files),

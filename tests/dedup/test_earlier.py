@@ -250,6 +250,7 @@ def test_manifest() -> None:
         "scheme": "curate.minhash", "ngram": 3, "bands": 4, "rows": 2, "seed": 9, "permutations": 8, "documents": 3,
     }  # fmt: skip
     assert value["version"] == Signatures.version
+    assert stored_manifest(Signatures(bands=3, rows=4, permutations=16), [])["permutations"] == 16
     stated, [listed] = read_manifest(json.dumps(value).encode())
     assert (stated, listed.path, listed.documents) == (value, "web/00000.parquet", 3)
     assert {"by", "stored"}.isdisjoint(signature_settings(stage))  # neither shapes a signature
