@@ -451,8 +451,9 @@ def _copy_lines(result: TraceResult) -> Iterator[str]:
     if (cluster := result.cluster) is not None:
         yield f"Duplicates: one of {number(cluster.size)} in cluster {cluster.cluster}"
         if cluster.kept_id is not None:
-            how = "verified" if cluster.verified else "estimated"
-            yield f"  the kept copy is {cluster.kept_id}, similarity {number(cluster.similarity)} ({how})"
+            row = result.decision
+            rule = row["rule"] if row and row["kept_id"] == cluster.kept_id else None
+            yield f"  the kept copy is {cluster.kept_id}: {likeness(rule, cluster.similarity, cluster.verified)}"
         for member in cluster.members:
             yield f"  with {member}"
         if cluster.size - 1 > len(cluster.members):
