@@ -1,12 +1,17 @@
-"""How the whole suite is spread over the cores."""
+"""How the whole suite is spread over the cores, and what a busy machine must not decide."""
 
 import os
 
+import hypothesis
 import pytest
 
 # Before numpy is imported: a thread a core in each process makes them wait for one another, at ten times the seconds.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# Hypothesis's deadline of an example is of the clock: other processes decide about it. What speed is asked for has its tests.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

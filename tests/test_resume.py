@@ -75,7 +75,7 @@ def test_interrupt_is_clean(tmp_path: Path, finished: tuple[Path, dict[str, str]
     assert process.stderr is not None
     assert any("extract" in line for line in process.stderr)  # at work
     process.send_signal(signal.SIGINT)
-    _, message = process.communicate(timeout=30)
+    _, message = process.communicate(timeout=240)  # what hangs; how soon it ends is the machine's load
     assert process.returncode == 130, message
     assert "interrupted" in message
     assert "Traceback" not in message

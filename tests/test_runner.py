@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -247,14 +248,15 @@ def test_killed_worker_costs_a_retry(tmp_path: Path) -> None:  # pipe-001
     import psutil
 
     killed = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while process.poll() is None and time.monotonic() < deadline and killed < 2:
-        for child in psutil.Process(process.pid).children():
-            if child.cpu_times().user > 0.5:
-                child.kill()
-                killed += 1
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended since it was listed
+            for child in psutil.Process(process.pid).children():
+                if child.cpu_times().user > 0.5:
+                    child.kill()
+                    killed += 1
         time.sleep(0.1)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     assert killed
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["quarantined"] == 0
 

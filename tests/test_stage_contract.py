@@ -133,7 +133,7 @@ def named(kinds: list[type[Stage]]) -> pytest.MarkDecorator:
 def spawned():
     """Return a function that calls in a worker process started by spawn."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield lambda function, *arguments: pool.submit(function, *arguments).result(timeout=120)
+        yield lambda function, *arguments: pool.submit(function, *arguments).result(timeout=600)
 
 
 def test_the_product_is_found():
