@@ -117,10 +117,12 @@ def chain() -> list[dict[str, Any]]:
 
 KINDS = """\
 dedup:
-  exact: {}
+  exact: {by: [text, url]}
   minhash: {verify: 0.7}
   lines: {within: corpus, min_documents: 3, min_share: 0.05}
-  keep: {order: [books, web], then: longest}
+  spans: {min_tokens: 30}
+  keep: {order: [books, web], then: [latest, longest]}
+  signatures: true
 validation: {tokens: 100, min_documents: 2}
 """
 
@@ -135,6 +137,12 @@ def project(folder: Path) -> Path:
         documents.append(
             {"id": f"p{seed}", "text": f"{lines[seed % 3]}\n{text}\n{lines[0]}", "date": f"2020-01-{seed + 1:02d}"}
         )
+        if seed % 5 == 0:  # another version of a page, under the same address
+            address = f"https://mill.test/{seed}"
+            documents[-1]["url"] = address
+            documents.append({"id": f"u{seed}", "text": machine.prose(500 + seed), "url": address + "#top"})
+        if seed % 7 == 0:  # pages that quote the same passage
+            documents.append({"id": f"q{seed}", "text": machine.prose(700 + seed) + " " + machine.prose(999, 4)})
         if seed % 3 == 0:
             documents.append({"id": f"e{seed}", "text": f"  {lines[0]}\n\n{text} \n{lines[0]}"})
         if seed % 4 == 0:
@@ -186,6 +194,9 @@ def test_hash_seed_workers_and_memory_change_no_byte(tmp_path: Path) -> None:
     rules = Counter(rule for source in ("web", "books") for rule in run.removed(source).values())
     assert rules["dedup.exact"] >= 5
     assert rules["dedup.minhash"] >= 40
+    assert rules["dedup.url"] >= 4
+    assert run.manifest["repeated_spans"]["documents"] >= 3
+    assert any(name.startswith("signatures/") for name in answers[0][0])
     assert run.manifest["repeated_lines"]["lines"] >= 30
 
 
