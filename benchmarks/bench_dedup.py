@@ -189,10 +189,10 @@ def signatures_of() -> npt.NDArray[np.uint32]:
 
 
 def band_table() -> npt.NDArray[np.uint64]:
-    from curate.dedup import kernels
+    from curate.dedup import signing
 
     keys = np.empty((DOCUMENTS, BANDS), np.uint64)
-    kernels.band_keys(signatures_of(), ROWS, keys)
+    signing.band_keys(signatures_of(), ROWS, keys)
     return keys
 
 
