@@ -51,7 +51,9 @@ def hash_shingles(words: Uint64s, start: int, stop: int, multipliers: Uint64s, o
         a, b, c, d, e = multipliers[0], multipliers[1], multipliers[2], multipliers[3], multipliers[4]
         for i in range(count):
             at = start + i
-            total = length + a * words[at] + b * words[at + 1] + c * words[at + 2] + d * words[at + 3] + e * words[at + 4]
+            total = (
+                length + a * words[at] + b * words[at + 1] + c * words[at + 2] + d * words[at + 3] + e * words[at + 4]
+            )
             out[i] = mix(total)
         return count
     for i in range(count):

@@ -97,7 +97,7 @@ def test_bands_are_chosen_as_datasketch_chooses_them(threshold, permutations):
     if theirs[0] >= 2:
         assert choose_bands(threshold, permutations) == theirs
     else:  # MinHashLSH refuses it, in the middle of the work
-        with pytest.raises(ValueError, match="^threshold"):
+        with pytest.raises(ValueError, match=r"^threshold"):
             choose_bands(threshold, permutations)
 
 
