@@ -136,6 +136,8 @@ def collision_curve(minhash: MinHash) -> dict[str, Any]:
         "ngram": minhash.ngram,
         "bands": minhash.bands,
         "rows": minhash.rows,
+        "threshold": minhash.threshold,
+        "permutations": minhash.num_permutations,
         "measure": minhash.measure,
         "verify": verify,
         "even": (1 - 0.5 ** (1 / minhash.bands)) ** (1 / minhash.rows),

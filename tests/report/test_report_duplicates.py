@@ -153,3 +153,9 @@ def test_the_threshold_is_marked_where_it_is_one_of_this_curve() -> None:
     assert "verify" not in str(collision(collision_curve(MinHash(verify=False))))
     assert "verify" not in str(collision(collision_curve(MinHash(measure="containment"))))
     assert collision_curve(MinHash(verify=False))["verify"] is None
+
+
+def test_bands_that_a_threshold_chose_are_those_of_the_curve() -> None:
+    curve = collision_curve(MinHash(threshold=0.8))  # datasketch's choice with 128 permutations: 9 bands of 13 rows
+    assert (curve["bands"], curve["rows"], curve["threshold"], curve["permutations"]) == (9, 13, 0.8, 128)
+    assert dict(curve["shown"])[0.9] == pytest.approx(1 - (1 - 0.9**13) ** 9)
