@@ -303,6 +303,21 @@ def removal(
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
+_HASHES = "bands"  # a column of hashes: nothing there repeats or compresses, and trying takes most of the time
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the arguments of a writer: zstd and dictionaries for all columns but hashes."""
+    if _HASHES not in schema.names:
+        return {"compression": "zstd", "compression_level": 3}
+    others = [name for name in schema.names if name != _HASHES]
+    return {
+        "compression": {f"{_HASHES}.list.element": "none", **dict.fromkeys(others, "zstd")},
+        "compression_level": dict.fromkeys(others, 3),
+        "use_dictionary": others,
+    }
+
+
 class ParquetFile:
     """Writes rows of one schema; where row groups end depends on the rows alone, not on how they come in batches.
 
@@ -318,9 +333,7 @@ class ParquetFile:
         self._has_text = "text" in schema.names
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0  # pending
-        self._writer = pq.ParquetWriter(
-            path, schema, compression="zstd", compression_level=3, version="2.6", write_page_index=False
-        )
+        self._writer = pq.ParquetWriter(path, schema, version="2.6", write_page_index=False, **_encodings(schema))
 
     def __enter__(self) -> ParquetFile:
         return self
