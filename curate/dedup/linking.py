@@ -162,10 +162,15 @@ def assign(
     representatives: Int64s,
     similarities: Floats,
     counts: Int64s,
+    groups: Int64s,
+    stands: Bytes,
+    holders: Int64s,
+    reasons: Bytes,
 ) -> None:
     """Go through rows by priority; join each to the first earlier representative it resembles, or make it one.
 
-    Rows with the same head are exact copies: a unit, decided once for its leader, the first row by priority.
+    Rows with the same head are exact copies: a unit, decided once for its leader, the first row by priority. With `groups`
+    a row that shares one with a row that stays is joined to that one and to nothing else, before its text is looked at.
 
     Args:
         order: Rows by priority, shape (rows,).
@@ -190,6 +195,11 @@ def assign(
         similarities: The answer by row: similarity of its unit's leader to the representative.
         counts: Pairs compared, documents that became representatives though a bucket of theirs had more than it lists, and
             the pairs that were not compared for it, those of several buckets counted as often; added to.
+        groups: By kind (address, payload) and row: the group, which is one of its rows; -1 for none. Shape (kinds, rows).
+        stands: By row: when a row stays and may stand for others of its groups: if it is its own representative (2), if it
+            leads its unit (1), whatever its text (0), or never (3).
+        holders: Scratch of zeros, shape of groups: by group the row that stays, + 1.
+        reasons: By row: 1 + the kind by whose group the row was joined; zeros on entry.
     """
     cursors = np.zeros(max(bands, 1), np.int64)
     ends = np.zeros(max(bands, 1), np.int64)
@@ -197,6 +207,17 @@ def assign(
     for position in range(len(order)):
         row = order[position]
         head = heads[row]
+        for kind in range(len(groups)):
+            if (
+                reasons[row] == 0
+                and stands[row] != 3
+                and groups[kind, row] >= 0
+                and holders[kind, groups[kind, row]] > 0
+            ):
+                reasons[row] = kind + 1
+                representatives[row] = holders[kind, groups[kind, row]] - 1
+        if reasons[row] > 0:
+            continue
         if leaders[head] == 0:
             leaders[head] = row + 1
             num_lists = 0
@@ -246,6 +267,11 @@ def assign(
             unit_similarities[head] = similarity
         representatives[row] = unit_representatives[head]
         similarities[row] = unit_similarities[head]
+        how = stands[row]
+        if how == 0 or (how == 1 and leaders[head] == row + 1) or (how == 2 and representatives[row] == row):
+            for kind in range(len(groups)):
+                if groups[kind, row] >= 0:
+                    holders[kind, groups[kind, row]] = row + 1
 
 
 @compiled
@@ -332,32 +358,6 @@ def group_equal(records: Uint64s, last: Uint64s, state: Int64s, groups: Int64s) 
             last[1] = records[i, 1]
             last[2] = records[i, 2]
         groups[np.int64(records[i, 2])] = np.int64(last[2])
-
-
-@compiled
-def first_of_groups(
-    order: Int64s, groups: Int64s, leaders: Int64s, stays: Bytes, targets: Int64s, goes: npt.NDArray[np.bool_]
-) -> None:
-    """Go through rows by priority; of those that stay and are of one group, the first stays and the others go.
-
-    Args:
-        order: Rows by priority.
-        groups: By row: the group, which is one of its rows; -1 for none.
-        leaders: Scratch of zeros, by group.
-        stays: By row; changed in place.
-        targets: By row: the row that stays, written where one goes.
-        goes: Zeros on entry, set for the rows that go.
-    """
-    for position in range(len(order)):
-        row = order[position]
-        group = groups[row]
-        if stays[row] == 1 and group >= 0:
-            if leaders[group] == 0:
-                leaders[group] = row + 1
-            else:
-                stays[row] = 0
-                goes[row] = True
-                targets[row] = leaders[group] - 1
 
 
 @compiled

@@ -226,22 +226,40 @@ class Members:
         return groups
 
     def drop_equal(
-        self, stays: npt.NDArray[np.uint8], by: str, targets: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
-        """Let of those that stay and are equal in an address or a payload only the first by priority stay.
+        self, stays: npt.NDArray[np.uint8], by: Sequence[str], texts: int, wordless: int, targets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint8]:
+        """Let documents go that share an address or a payload with one that stays, and find which.
+
+        Rows are gone through by priority as in `cluster`: what stands for a document that goes is a document that stays
+        when its text, too, has been compared with those before it. So no chain of addresses and texts joins strangers.
 
         Args:
-            stays: By row: 1 if the document stays; changed in place.
-            by: url or payload.
+            stays: By row: 1 if the document is kept; changed to 0 where it goes.
+            by: url, payload or both, the first that is shared decides.
+            texts: What copies of texts go: 2 near and equal ones, 1 equal ones, 0 none.
+            wordless: The same for texts without words: 1 or 0.
             targets: By row: changed to the row that stays where a document goes.
 
         Returns:
-            The rows that go.
+            By row: 0 if it does not go by these, else 1 + the place in `by`.
         """
-        goes = zeros_on_disk(self._folder, f"{by}-goes", np.bool_, self.size)
-        leaders = zeros_on_disk(self._folder, f"{by}-leaders", np.int64, self.size)
-        linking.first_of_groups(self._by_priority(stays), self._groups[by], leaders, stays, targets, goes)
-        return goes
+        groups = zeros_on_disk(self._folder, "groups", np.int64, len(by) * self.size).reshape(len(by), self.size)
+        for kind, name in enumerate(by):
+            groups[kind] = self._groups[name]
+        how = zeros_on_disk(self._folder, "stands", np.uint8, self.size)
+        for start in range(0, self.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            rows = np.arange(start, min(start + _BLOCK, self.size))
+            of_kept = np.where(self.has_words(rows), np.uint8(texts), np.uint8(wordless))
+            how[part] = np.where(stays[part] == 1, of_kept, np.uint8(3))
+        reasons = zeros_on_disk(self._folder, "reasons", np.uint8, self.size)
+        found = self._assign(stays, groups, how, reasons)[1]
+        for start in range(0, self.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            goes = reasons[part] > 0
+            targets[part] = np.where(goes, found[part], targets[part])
+            stays[part] = np.where(goes, 0, stays[part])
+        return reasons
 
     def ids(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Return the documents' ids, 32 hex digits each."""
@@ -261,6 +279,42 @@ class Members:
             kept: By row: 1 if the document is still kept. These come before all others, so that the answer among them
                 is what it would be without the others, who then join them or each other.
         """
+        nothing = np.zeros((0, self.size), np.int64)
+        some = zeros_on_disk(self._folder, f"unasked-{self._num_orders}", np.uint8, self.size)
+        leaders, representatives, similarities, counts = self._assign(kept, nothing, some, some)
+
+        def column(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+            return zeros_on_disk(self._folder, f"{name}-{self._num_orders}", dtype, size)
+
+        firsts = column("firsts", np.int64, self.size)
+        sizes = column("sizes", np.int64, self.size)
+        linking.count_clusters(representatives, firsts, sizes)
+        by_row = Clustering(
+            representatives,
+            similarities,
+            column("row_leaders", np.int64, self.size),
+            column("row_firsts", np.int64, self.size),
+            column("row_sizes", np.int64, self.size),
+            *counts.tolist(),
+        )
+        for start in range(0, self.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            of = representatives[part]
+            by_row.leaders[part] = leaders[self.heads[part]] - 1
+            by_row.firsts[part] = firsts[of] - 1
+            by_row.sizes[part] = sizes[of]
+            # Whoever leads the exact copies: a representative is equal to each of its own.
+            similarities[part] = np.where(self.heads[of] == self.heads[part], 1.0, similarities[part])
+        return by_row
+
+    def _assign(
+        self,
+        kept: npt.NDArray[np.uint8] | None,
+        groups: npt.NDArray[np.int64],
+        stands: npt.NDArray[np.uint8],
+        reasons: npt.NDArray[np.uint8],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return leaders + 1 by head, representatives and similarities by row, and counts, of `linking.assign`."""
         order = self._by_priority(kept)
         number = self._num_orders
 
@@ -292,27 +346,12 @@ class Members:
             representatives,
             similarities,
             counts,
+            groups,
+            stands,
+            column("holders", np.int64, groups.size).reshape(groups.shape),
+            reasons,
         )
-        firsts = column("firsts", np.int64, self.size)
-        sizes = column("sizes", np.int64, self.size)
-        linking.count_clusters(representatives, firsts, sizes)
-        by_row = Clustering(
-            representatives,
-            similarities,
-            column("row_leaders", np.int64, self.size),
-            column("row_firsts", np.int64, self.size),
-            column("row_sizes", np.int64, self.size),
-            *counts.tolist(),
-        )
-        for start in range(0, self.size, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            of = representatives[part]
-            by_row.leaders[part] = leaders[self.heads[part]] - 1
-            by_row.firsts[part] = firsts[of] - 1
-            by_row.sizes[part] = sizes[of]
-            # Whoever leads the exact copies: a representative is equal to each of its own.
-            similarities[part] = np.where(self.heads[of] == self.heads[part], 1.0, similarities[part])
-        return by_row
+        return leaders, representatives, similarities, counts
 
     def _by_priority(self, kept: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.int64]:
         self._num_orders += 1

@@ -63,8 +63,8 @@ def resolve_partition(
 ) -> dict[str, int]:
     """Resolve the copies among the kept documents of one partition.
 
-    (a) Of kept documents with an equal address, where the recipe asks for it, all but the first by priority go; then of
-    those with an equal payload. No text is compared.
+    (a) Kept documents are gone through by priority: one whose address, or else payload, is that of a document that stays
+    goes, where the recipe asks for it; what stays is known by then, as texts are compared, too.
     (b) `link_partition` again, what is left first: of these, a document that joins another one of higher priority goes,
     so every removed document has a verified pair with one that stays. With exact copies only (`dedup.minhash` absent),
     all but the first of equal documents go. Without `dedup` none does.
@@ -100,13 +100,17 @@ def resolve_partition(
         for start in range(0, members.size, _ROWS):
             targets[start : start + _ROWS] = np.arange(start, min(start + _ROWS, members.size))
         if dedup is not None and dedup.exact is not None:
-            for name, code in (("url", URL), ("payload", PAYLOAD)):
-                if name in dedup.exact.by:
-                    goes = members.drop_equal(kept, name, targets)
-                    for start in range(0, members.size, _ROWS):
-                        part = slice(start, start + _ROWS)
-                        codes[part] = np.where(goes[part], code, codes[part])
-                        similarities[part] = np.where(goes[part], np.nan, similarities[part])
+            codes_of = {"url": URL, "payload": PAYLOAD}
+            by = [name for name in codes_of if name in dedup.exact.by]
+            if by:
+                equal = "text" in dedup.exact.by
+                near = 2 if dedup.minhash is not None else int(equal)
+                reasons = members.drop_equal(kept, by, near, int(equal), targets)
+                of_reason = np.array([0, *(codes_of[name] for name in by)], np.uint8)
+                for start in range(0, members.size, _ROWS):
+                    part = slice(start, start + _ROWS)
+                    codes[part] = of_reason[reasons[part]]
+                    similarities[part] = np.where(reasons[part] > 0, np.nan, similarities[part])
         clusters = members.cluster(kept)
         _resolve(dedup, members, kept, clusters, codes, targets, similarities)
         with pq.ParquetWriter(output, resolved_schema(), compression="zstd") as file:

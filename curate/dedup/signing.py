@@ -65,6 +65,12 @@ def hash_shingles(words: Uint64s, start: int, stop: int, multipliers: Uint64s, o
 
 
 @compiled
+def _order(x: np.uint32, y: np.uint32, factor: np.uint32, mask: np.uint32) -> np.uint32:
+    """Return the place of a shingle (x, y) in the order of one function."""
+    return np.uint32(np.uint32(x * factor) + np.uint32(y ^ mask))
+
+
+@compiled
 def sign(
     words: Uint64s,
     offsets: Int64s,
@@ -84,21 +90,27 @@ def sign(
     for document in range(len(offsets) - 1):
         longest = max(longest, offsets[document + 1] - offsets[document])
     hashes = np.empty(longest, np.uint64)
-    xs = np.empty(longest, np.uint32)
-    ys = np.empty(longest, np.uint32)
+    lowest = np.empty(len(factors), np.uint32)
     for document in range(len(offsets) - 1):
         count = hash_shingles(words, offsets[document], offsets[document + 1], multipliers, hashes)
         counts[document] = count
-        for i in range(count):
-            xs[i] = np.uint32(hashes[i] & _LOW)
-            ys[i] = np.uint32(hashes[i] >> _32)
+        lowest[:] = _NONE
+        fours = count // 4 * 4
+        for i in range(0, fours, 4):  # four shingles for each load and store of a vector of functions: twice as fast
+            a, b, c, d = hashes[i], hashes[i + 1], hashes[i + 2], hashes[i + 3]
+            ax, bx, cx, dx = np.uint32(a & _LOW), np.uint32(b & _LOW), np.uint32(c & _LOW), np.uint32(d & _LOW)
+            ay, by, cy, dy = np.uint32(a >> _32), np.uint32(b >> _32), np.uint32(c >> _32), np.uint32(d >> _32)
+            for p in range(len(factors)):
+                factor, mask = factors[p], masks[p]
+                first = min(_order(ax, ay, factor, mask), _order(bx, by, factor, mask))
+                second = min(_order(cx, cy, factor, mask), _order(dx, dy, factor, mask))
+                lowest[p] = min(lowest[p], min(first, second))
+        for i in range(fours, count):
+            x, y = np.uint32(hashes[i] & _LOW), np.uint32(hashes[i] >> _32)
+            for p in range(len(factors)):
+                lowest[p] = min(lowest[p], _order(x, y, factors[p], masks[p]))
         for p in range(len(factors)):
-            factor = factors[p]
-            mask = masks[p]
-            lowest = _NONE
-            for i in range(count):
-                lowest = min(lowest, np.uint32(np.uint32(xs[i] * factor) + np.uint32(ys[i] ^ mask)))
-            out[document, p] = np.uint32(lowest ^ np.uint32(lowest >> _15))
+            out[document, p] = np.uint32(lowest[p] ^ np.uint32(lowest[p] >> _15))
 
 
 @compiled

@@ -27,8 +27,8 @@ _WORDS = re.compile(r"(\s*)(\S+|\Z)")
 _EQUAL = {
     "dedup.exact": "the texts are equal",
     "dedup.earlier_exact": "the texts are equal",
-    "dedup.url": "the address is equal, or that of a copy of it",
-    "dedup.payload": "the payload is equal, or that of a copy of it",
+    "dedup.url": "the address is equal",
+    "dedup.payload": "the payload is equal",
 }
 _OF_WORDS = ("dedup.exact", "dedup.minhash", "validation.near_copy")  # rules whose pairs duplicates.parquet has
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dedup_flow import Document, run
+from dedup_flow import Document, jaccard, run
 
 from curate.dedup.settings import Dedup, Exact, Keep, MinHash, Validation
 
@@ -75,37 +75,50 @@ def test_sources_decide_before_preferences(tmp_path):
     assert told(run(documents, tmp_path, settings, sources=["web", "books"])) == {"a": ("dedup.url", "b", None)}
 
 
-def test_pointers_are_followed_to_a_document_that_stays(tmp_path):
+def test_only_a_document_that_stays_stands_for_others_of_its_address_or_payload(tmp_path):
     base = text(1)
-    documents = [
-        Document("url", text(2, 30), url="http://x.test/"),  # the same address as `both`
+    documents = [  # the longest first: "near", "exact", "payload", "both", "url"
+        Document("url", text(2, 30), url="http://x.test/"),  # the same address as `both`, and nothing else
         Document("both", base.rpartition(" ")[0], url="http://x.test/", payload=P),  # the same payload as `payload`
         Document("payload", base, payload=P),
         Document("exact", base + " "),  # the same text as `payload`, a byte longer
-        Document("near", near(base)),  # like both of these, and longer
+        Document("near", near(base)),  # like all of these but `url`, and longer
         Document("alone", text(3)),
     ]
     by = Exact(by=("text", "url", "payload"))
     outcome = run(documents, tmp_path / "near", Dedup(exact=by, minhash=MinHash(**SURE)))
-    similarity = outcome.rows["payload"]["similarity"]
-    # 56 shingles; one word of them changed and two more behind: 51 common of 56 + 58 - 51.
-    assert similarity == 51 / 63
+    # 56 shingles; one word of them changed and two more behind: 51 common of 56 + 58 - 51. `both` lacks the last of these.
     assert told(outcome) == {
-        "url": ("dedup.url", "near", None),
-        "both": ("dedup.payload", "near", None),
-        "payload": ("dedup.minhash", "near", similarity),
-        "exact": ("dedup.minhash", "near", similarity),
+        "both": ("dedup.minhash", "near", 50 / 63),
+        "payload": ("dedup.minhash", "near", 51 / 63),
+        "exact": ("dedup.minhash", "near", 51 / 63),
     }
-    assert outcome.kept == ["near", "alone"]
+    assert outcome.kept == [
+        "url",
+        "near",
+        "alone",
+    ]  # `both` went for its text: what has its address is no copy of `near`
     without = run(documents[:4], tmp_path / "exact", Dedup(exact=by))
     assert told(without) == {
-        "url": ("dedup.url", "exact", None),
-        "both": ("dedup.payload", "exact", None),
+        "url": ("dedup.url", "both", None),
         "payload": ("dedup.exact", "exact", 1.0),
     }
-    for some in (outcome, without):
-        for row in some.duplicates:
-            assert row["kept_id"] is None or some.name(row["kept_id"]) in some.kept
+    assert without.kept == ["both", "exact"]
+
+
+def test_addresses_before_payloads_before_texts(tmp_path):
+    documents = [
+        Document("first", text(1), url="http://x.test/", payload=P),
+        Document("all", text(1), url="http://x.test/", payload=P),
+        Document("payload", text(1), url="http://y.test/", payload=P),
+        Document("text", text(1), url="http://z.test/"),
+    ]
+    settings = Dedup(exact=Exact(by=("text", "url", "payload")), keep=Keep(then="first"))
+    assert told(run(documents, tmp_path, settings)) == {
+        "all": ("dedup.url", "first", None),
+        "payload": ("dedup.payload", "first", None),
+        "text": ("dedup.exact", "first", 1.0),
+    }
 
 
 def test_of_the_same_address_only_kept_documents_stand_for_others(tmp_path):
@@ -163,3 +176,49 @@ def test_nothing_depends_on_shards_batches_or_memory(tmp_path, variant):
     assert outcome.files == expected.files
     assert outcome.summary == expected.summary
     assert {"dedup.url", "dedup.payload", "dedup.exact"} <= set(outcome.removed.values())
+
+
+def greedy(documents, settings):
+    """Return what goes and for whom, by one plain pass over priorities: `told` without similarities."""
+    order = sorted(
+        (one for one in documents if one.kept), key=lambda one: (-len(one.text.encode()), documents.index(one))
+    )
+    stays, gone = [], {}
+    alike = [
+        ("dedup.url", lambda a, b: a.url is not None and a.url == b.url),
+        ("dedup.payload", lambda a, b: a.payload is not None and a.payload == b.payload),
+        ("dedup.exact", lambda a, b: a.text == b.text),
+    ]
+    if settings.minhash is not None:
+        # The equal ones first, as they collapse first; then the first by priority that is near enough.
+        alike.append(("dedup.minhash", lambda a, b: jaccard(a.text, b.text) >= settings.minhash.verify))
+    for one in order:
+        for rule, same in alike:
+            other = next((other for other in stays if same(one, other)), None)
+            if other is not None:
+                gone[one.name] = (rule, other.name)
+                break
+        else:
+            stays.append(one)
+    return gone
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("minhash", [None, MinHash(**SURE, verify=0.5)])
+def test_one_greedy_pass_over_priorities(tmp_path, seed, minhash):
+    random = np.random.default_rng(seed)
+    texts = [text(i, 40 + i) for i in range(5)]
+    texts += [near(one) for one in texts] + [near(near(one)) for one in texts[:3]]
+    documents = [
+        Document(
+            f"d{i}",
+            texts[random.integers(len(texts))],
+            url=None if random.random() < 0.4 else f"http://x.test/{random.integers(8)}",
+            payload=None if random.random() < 0.4 else f"{random.integers(8):032x}",
+            kept=bool(random.random() < 0.9),
+        )
+        for i in range(40)
+    ]
+    settings = Dedup(exact=Exact(by=("text", "url", "payload")), minhash=minhash)
+    outcome = run(documents, tmp_path, settings)
+    assert {name: row[:2] for name, row in told(outcome).items()} == greedy(documents, settings)
