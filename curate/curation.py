@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from curate.blocks import lay_out
 from curate.cache import Cache, Entry, key_of, link, stage_key, write_bytes, write_json
-from curate.copies import Linked, choose_copies, link_copies, resolve_copies
-from curate.earlier import remove_earlier, write_signatures
 from curate.errors import StageError
 from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
-from curate.repeated import cut_lines, lines_measure
-from curate.repeated_spans import cut_repeated_spans, tokens_measure
-from curate.resolved import resolve_bounds
-from curate.semantic import find_semantic, vectors_measure
 from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
+from curate.tasks.bounds import resolve_bounds
+from curate.tasks.copies import Linked, choose_copies, link_copies, resolve_copies
+from curate.tasks.earlier import remove_earlier, write_signatures
+from curate.tasks.lines import cut_lines, lines_measure
+from curate.tasks.semantic import find_semantic, vectors_measure
+from curate.tasks.spans import cut_repeated_spans, tokens_measure
 
 if TYPE_CHECKING:
     from curate.execute.local import LocalExecutor, TaskDone

@@ -14,7 +14,6 @@ from typing import Any
 
 from curate import __version__
 from curate.cache import Cache, write_bytes, write_json
-from curate.earlier import read_corpora
 from curate.errors import CurateError, FolderInUseError, Problem, RecipeError, UsageError
 from curate.implied import warnings_of
 from curate.inputs import expand_variables, is_remote, list_inputs
@@ -22,7 +21,8 @@ from curate.loading import load
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
 from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
-from curate.semantic import check_semantic
+from curate.tasks.earlier import read_corpora
+from curate.tasks.semantic import check_semantic
 
 DEFAULT_MEMORY = 1 << 30
 

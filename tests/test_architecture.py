@@ -107,7 +107,7 @@ ROOMS = (
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe", "curate.dedup.settings", "curate.dedup.minhash")),
     Room(
         "run",
-        ("curate.sources", "curate.semantic", "curate.repeated", "curate.repeated_spans", "curate.earlier", "curate.copies", "curate.components", "curate.resolved",
+        ("curate.sources", "curate.tasks", "curate.tasks.*",
         "curate.blocks", "curate.measured",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
@@ -444,7 +444,12 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "extract": "curate.phases.extract",
     "measure": "curate.phases.measure",
     "decide": "curate.phases.decide",
-    "cluster": ("curate.phases.components", "curate.phases.lines", "curate.phases.spans", "curate.phases.earlier"),  # and curate.phases.cluster, which they import
+    "cluster": (
+        "curate.phases.components",
+        "curate.phases.lines",
+        "curate.phases.spans",
+        "curate.phases.earlier",
+    ),  # and curate.phases.cluster, which they import
     "decontaminate": "curate.phases.decontaminate",
     "choose": ("curate.phases.choose", "curate.phases.semantic"),
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),

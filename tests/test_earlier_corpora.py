@@ -426,8 +426,8 @@ def test_damage_is_refused(grown: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_changes_later_is_refused(grown: Path, tmp_path: Path) -> None:
     """The run has begun, and the file is another when it is read."""
-    from curate.earlier import read_corpora
     from curate.loading import load
+    from curate.tasks.earlier import read_corpora
 
     shutil.copytree(grown / "a" / "signatures", tmp_path / "earlier")
     cache = Cache(tmp_path / "cache")

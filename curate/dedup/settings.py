@@ -40,8 +40,7 @@ class MinHash(Settings):
     Attributes:
         ngram: Words in a shingle. Where a script puts no spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar, Tibetan)
             each character with its marks is a word: a changed character breaks `ngram` shingles, as a changed word does elsewhere.
-            FineWeb-2 takes five words there, too (of a tokenizer; about eight characters of Chinese), and so finds fewer pairs
-            at the same similarity; 8 comes near to it.
+            FineWeb-2 takes five words of a tokenizer there, which are more characters.
         bands, rows: Two documents are compared if all rows of at least one band agree. Defaults as in FineWeb
             (Penedo et al. 2024, arXiv:2406.17557): 14 bands of 8 rows.
         threshold: In place of bands and rows: the similarity at which pairs are to be told apart. Bands and rows are then those

@@ -53,7 +53,7 @@ def folded_hashes(
     hash_rows(data, eight_bytes(data), starts, ends, _folding(fold_sign), room, found)
     hashes, runs = found.hashes[: found.num_hashes[-1]], found.runs[: found.num_runs[-1]]
     if len(runs) == 0:
-        return hashes.copy(), found.num_hashes
+        return hashes, found.num_hashes
     memo: dict[bytes, Sequence[int]] = {}  # of this batch alone: nothing may depend on what was seen before, nor grow
     others: list[int] = []
     sizes = np.empty(len(runs), np.int64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from curate.cache import Cache, Entry, key_of, stage_key
+from curate.cache import Cache, key_of, stage_key
 from curate.errors import InputError
 from curate.inputs import expand_variables, is_remote
 from curate.plan import Task
@@ -17,49 +17,12 @@ if TYPE_CHECKING:
     from curate.dedup.kinds import Semantic
     from curate.dedup.semantic_vectors import WordVectors
     from curate.inputs import InputFile
-    from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import LastMeasure
-    from curate.recipe import Recipe, SourceRecipe
+    from curate.recipe import Recipe
+    from curate.tasks.run import Run, ShardOfRun
 
 _MODEL, _EMBEDDINGS = "dedup.semantic.model", "dedup.semantic.embeddings"
-
-
-class ShardOfRun(Protocol):
-    """What is used of `curate.curation.Shard`."""
-
-    source: SourceRecipe
-    revision: str
-    extracted: str
-    vectors: str
-
-    @property
-    def name(self) -> str:
-        """Return the shard's file name in the run folder, without ending."""
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    recipe: Recipe
-    cache: Cache
-    account: Account
-
-    @property
-    def shards(self) -> Sequence[ShardOfRun]:
-        """Return the shards of all sources."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def publish(self, key: str, name: str, place: str) -> None:
-        """Link a file of a result into the run folder."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of this phase."""
 
 
 def _settings(recipe: Recipe) -> Semantic | None:
@@ -184,7 +147,7 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], resolved: Sequence[
     Args:
         run: The run.
         corpus: Its shards, in document order.
-        resolved: Result keys of the copies that go, by partition (`curate.copies.resolve_copies`).
+        resolved: Result keys of the copies that go, by partition (`curate.tasks.copies.resolve_copies`).
     """
     settings, seed = _settings(run.recipe), run.recipe.seed
     if settings is None:

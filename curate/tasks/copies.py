@@ -5,47 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from curate.cache import Entry, stage_key
-from curate.components import components_of
+from curate.cache import stage_key
 from curate.plan import Task
 from curate.stage import canonical
+from curate.tasks.components import components_of
 
 if TYPE_CHECKING:
     from curate.dedup.settings import Dedup, Validation
     from curate.phases.cluster import ShardOfCorpus
-
-
-class ShardOfRun(Protocol):
-    """What is used of `curate.curation.Shard`."""
-
-    extracted: str
-    revision: str
-    signatures: str
-    decided: list[str]
-    edits: list[str]
-
-    @property
-    def name(self) -> str:
-        """Return the shard's file name in the run folder, without ending."""
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    @property
-    def shards(self) -> Sequence[ShardOfRun]:
-        """Return the shards of all sources."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of a phase."""
+    from curate.tasks.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +148,7 @@ def choose_copies(
         corpus: Its shards, in document order, with all that earlier phases removed and cut.
         linked: Of `link_copies`.
         found: Of `resolve_copies`.
-        semantic: Of `curate.semantic.find_semantic`.
+        semantic: Of `curate.tasks.semantic.find_semantic`.
         dedup: The recipe's section as far as it is about copies, or None.
         validation: The recipe's section, or None.
         seed: The recipe's.

@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from curate.cache import Entry, key_of, stage_key
+from curate.cache import key_of, stage_key
 from curate.plan import Task
 
 if TYPE_CHECKING:
     from curate.dedup.kinds import Lines
-    from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import LastMeasure
-    from curate.recipe import Recipe, SourceRecipe
+    from curate.recipe import Recipe
+    from curate.tasks.run import Run, ShardOfRun
 
 _SHOWN = 20  # most repeated lines that the manifest shows
-
-
-class ShardOfRun(Protocol):
-    """What is used of `curate.curation.Shard`."""
-
-    source: SourceRecipe
-    revision: str
-    decided: list[str]
-    edits: list[str]
-
-    @property
-    def name(self) -> str:
-        """Return the shard's file name in the run folder, without ending."""
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    recipe: Recipe
-    account: Account
-
-    @property
-    def shards(self) -> Sequence[ShardOfRun]:
-        """Return the shards of all sources."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def publish(self, key: str, name: str, place: str) -> None:
-        """Link a file of a result into the run folder."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of this phase."""
 
 
 def _settings(recipe: Recipe) -> Lines | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import LastMeasure
     from curate.recipe import Recipe
-    from curate.repeated import Run, ShardOfRun
+    from curate.tasks.run import Run, ShardOfRun
 
 
 def _settings(recipe: Recipe) -> Spans | None:

@@ -5,50 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from curate.cache import Entry, stage_key
+from curate.cache import stage_key
 from curate.plan import Task
 
 if TYPE_CHECKING:
-    from curate.manifest import Account
     from curate.phases.decide import Judged
     from curate.phases.resolve import ShardJudged
-    from curate.recipe import SourceRecipe
+    from curate.tasks.run import Run, ShardOfRun
 
-
-class ShardOfRun(Protocol):
-    """What is used of `curate.curation.Shard`."""
-
-    source: SourceRecipe
-    extracted: str
-    judged: tuple[Judged, ...]
-
-    @property
-    def name(self) -> str:
-        """Return the shard's file name in the run folder, without ending."""
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    account: Account
-
-    @property
-    def shards(self) -> Sequence[ShardOfRun]:
-        """Return the shards of all sources."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def publish(self, key: str, name: str, place: str) -> None:
-        """Link a file of a result into the run folder."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of a phase."""
+    Now = dict[str, tuple[int, list[ShardOfRun]]]  # source -> place of the block at hand, and its shards
 
 
 def resolve_bounds(run: Run) -> None:
@@ -72,9 +39,6 @@ def resolve_bounds(run: Run) -> None:
         now = {name: (indices.pop(0), sources[name]) for name, indices in waiting.items() if indices}
         _rank(run, now)
         _resolve(run, now)
-
-
-Now = dict[str, tuple[int, list[ShardOfRun]]]  # source -> place of the block at hand, and its shards
 
 
 def _parts(index: int, shards: Sequence[ShardOfRun]) -> list[ShardJudged]:

@@ -8,66 +8,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from curate.cache import Cache, Entry, key_of
+from curate.cache import Cache, key_of
 from curate.errors import InputError, Problem, RecipeError
 from curate.inputs import InputFile, expand_variables, is_remote
 from curate.plan import Task
 
 if TYPE_CHECKING:
     from curate.dedup.minhash import Signatures
-    from curate.manifest import Account
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.earlier import EarlierCorpus
-    from curate.recipe import Recipe, SourceRecipe
+    from curate.recipe import Recipe
+    from curate.tasks.run import Run
 
 KEY = "dedup.against.runs"
 FOLDER = "signatures"  # of a run folder
 _MANIFEST = "manifest.json"
 _GROUP_DOCUMENTS = 1 << 20  # whose best matches one task finds, in whole shards
 _HOW = "Run its recipe again with --set dedup.signatures=true: that writes them."
-
-
-class ShardOfRun(Protocol):
-    """What is used of `curate.curation.Shard`."""
-
-    source: SourceRecipe
-    extracted: str
-    signatures: str
-    collected: str
-    decided: list[str]
-
-    @property
-    def name(self) -> str:
-        """Return the shard's file name in the run folder, without ending."""
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    recipe: Recipe
-    cache: Cache
-    account: Account
-
-    @property
-    def shards(self) -> Sequence[ShardOfRun]:
-        """Return the shards of all sources."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def publish(self, key: str, name: str, place: str) -> None:
-        """Link a file of a result into the run folder."""
-
-    def write(self, place: str, value: Any) -> None:
-        """Write a JSON file of the run folder."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of this phase."""
 
 
 def signing(recipe: Recipe) -> Signatures:

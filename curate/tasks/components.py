@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from curate.cache import Entry
 from curate.plan import Task
 
 if TYPE_CHECKING:
     from curate.dedup.settings import Dedup
     from curate.phases.cluster import ShardOfCorpus
-
-
-class Run(Protocol):
-    """What is used of `curate.curation.Curation`."""
-
-    def perform(self, phase: str, tasks: Sequence[Task]) -> None:
-        """Run those tasks of a phase that have no result yet."""
-
-    def entry(self, key: str) -> Entry:
-        """Return a result that must be there."""
-
-    def key(self, phase: str, **parts: Any) -> str:
-        """Return a result key of this phase."""
+    from curate.tasks.run import Run
 
 
 def components_of(run: Run, corpus: Sequence[ShardOfCorpus], settings: Dedup) -> str:
