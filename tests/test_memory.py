@@ -37,15 +37,21 @@ BYTES_PER_DOCUMENT = 64
 PASS_SLACK, SHARD_SLACK = 4 * MIB, 10 * MIB  # a pass over texts keeps the buffers of one batch of word hashes
 ATTEMPTS = 4
 PASSES = {
+    "cluster hashes",
+    "cluster same",
+    "cluster bands",
+    "cluster near",
     "cluster components",
+    "cluster partition",
     "cluster clusters",
     "decontaminate common",
     "decontaminate summary",
+    "choose partition",
     "choose kept",
     "encode tokenizer",
     "arrange all",
 }
-SHARD_TASKS = {"cluster shingles", "decontaminate shard", "collect shard", "encode shard"}
+SHARD_TASKS = {"cluster shingles", "choose state", "decontaminate shard", "collect shard", "encode shard"}
 
 RECIPE = """\
 name: ten_times

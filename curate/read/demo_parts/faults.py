@@ -191,12 +191,17 @@ class _Web:
             url = self.url(essay, MIRRORS[number % 2])
             self.add(url, self.html(essay), _truth("exact_copy", _copy(self.url(essay)), note))
         for essay in en[0:4]:
-            page = sites.render("bare", language="en", title=essay.title, paragraphs=essay.paragraphs[:-1])
-            note = "the text in another site's template, its last paragraph lost: shorter, so that the first page stays"
-            url = f"https://reprints.copies.example/{essay.slug}"
-            # Three of four paragraphs: a Jaccard similarity around 0.75, above 0.7 only if the last one is short.
-            if _jaccard(essay.text, "\n\n".join(essay.paragraphs[:-1])) >= 0.72:
-                self.add(url, page, _truth("near_copy", _copy(self.url(essay)), note))
+            last = essay.paragraphs[-1].rpartition(". ")[0]
+            paragraphs = (*essay.paragraphs[:-1], f"{last}.") if last else essay.paragraphs[:-1]
+            page = sites.render("bare", language="en", title=essay.title, paragraphs=paragraphs)
+            similarity = _jaccard(essay.text, "\n\n".join(paragraphs))
+            note = (
+                "the text in another site's template, its last sentence lost: shorter, so that the first page stays; "
+                f"Jaccard {similarity:.2f} of 5-word shingles"
+            )
+            self.add(
+                f"https://reprints.copies.example/{essay.slug}", page, _truth("near_copy", _copy(self.url(essay)), note)
+            )
         for essay in (*pt[6:9], *en[6:9], *en[3:6]):
             edited = _edited(essay)
             note = f"a word or two of each paragraph dropped; Jaccard {_jaccard(essay.text, edited.text):.2f} of 5-word shingles"
