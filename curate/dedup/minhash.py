@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -36,6 +37,7 @@ def estimated_similarity(num_shared: int, *, num_bands: int, rows_per_band: int)
     return float(round((num_shared / num_bands) ** (1.0 / rows_per_band), 6))
 
 
+@lru_cache(maxsize=8)
 def shingle_multipliers(ngram: int) -> npt.NDArray[np.uint64]:
     """Return the odd multipliers of the shingle hash, shape (ngram,)."""
     import numpy as np
@@ -88,13 +90,22 @@ def signatures(
     from curate.dedup import signing
 
     words, offsets = list_parts(word_hashes)
-    parameters = np.array(signing.split_mix(seed, num_permutations), np.uint64)
-    factors = (parameters >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
-    masks = (parameters & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    factors, masks = _functions(seed, num_permutations)
     values = np.empty((len(word_hashes), num_permutations), np.uint32)
     counts = np.empty(len(word_hashes), np.int64)
     signing.sign(words, offsets, shingle_multipliers(ngram), factors, masks, values, counts)
     return values, counts
+
+
+@lru_cache(maxsize=8)
+def _functions(seed: int, num_permutations: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """Return the factors, odd, and the masks of the hash functions of `signing.sign`."""
+    import numpy as np
+
+    from curate.dedup.signing import split_mix
+
+    parameters = np.array(split_mix(seed, num_permutations), np.uint64)
+    return (parameters >> np.uint64(32)).astype(np.uint32) | np.uint32(1), parameters.astype(np.uint32)
 
 
 def datasketch_signatures(
