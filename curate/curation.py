@@ -38,7 +38,7 @@ SHARD_FILES = 256
 _SHOWN = 5  # warnings while running; the manifest has more, the ledger all
 
 # Raise when the phase's own code changes its results; the stages have versions of their own.
-VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 4, "arrange": 2, "mix": 2, "cluster": 3, "choose": 4}
+VERSIONS = dict.fromkeys(PHASES, 1) | {"extract": 4, "arrange": 2, "mix": 2, "cluster": 4, "choose": 4}
 
 
 @dataclass(slots=True)
@@ -219,6 +219,9 @@ class Curation:
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
         self.account.warn_unreadable()
         self._unlisted()
+        for name, ledger in self.account.ledgers.items():
+            if not ledger.read:
+                self.account.warnings.append(f"{name}: its files hold no record at all.")
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
         if len(self.account.warnings) > _SHOWN:
@@ -474,7 +477,11 @@ class Curation:
         import pyarrow.parquet as pq
 
         sizes = pq.read_table(self.entry(self.clusters).path("clusters.parquet"), columns=["cluster"])["cluster"]
-        return f"{len(sizes):,} documents in {len(sizes.unique()):,} clusters of copies"
+        told = f"{len(sizes):,} documents in {len(sizes.unique()):,} clusters of copies"
+        if self.recipe.dedup is None or self.recipe.dedup.copies is None:
+            told += ", which this recipe keeps"
+        removed = sum(sum(one["removed"].values()) for cut in passes for one in cut)
+        return told + (f"; {removed:,} documents removed by lines, spans or earlier corpora" if removed else "")
 
     def _empty(self, place: str, schema: Any) -> None:
         """Write a file with zero rows."""

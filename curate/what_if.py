@@ -438,6 +438,8 @@ def _total(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]
 def what_if_lines(result: Mapping[str, Any], *, sample: int = 3) -> list[str]:
     """Return the answer as a terminal shows it."""
     lines = [f"{result['run']}, with {' '.join(result['sets'])}: decided from its measurements, nothing was run."]
+    if result["not_recomputed"]:
+        lines.append(f"  Not recomputed: {', '.join(result['not_recomputed'])}. Run it to see what that changes.")
     lines += [f"  {_needed(entry)}. Run it (curate run ... --set)." for entry in result["needs_text"]]
     for source, entry in result["sources"].items():
         lines += ["", *_source_lines(source, entry)]
@@ -446,8 +448,6 @@ def what_if_lines(result: Mapping[str, Any], *, sample: int = 3) -> list[str]:
     if len(result["sources"]) > 1:
         lines += ["", *_amount_lines("all sources", result["total"], decided=True)]
     lines.append("")
-    if result["not_recomputed"]:
-        lines.append(f"Not recomputed: {', '.join(result['not_recomputed'])}. Run it to see what that changes.")
     lines.append(
         "Up to the filters this is what a run decides. Behind them: removals of the run stay; copies are estimated by "
         "its clusters; validation documents are not drawn again; tokens are bytes over the run's bytes per token."

@@ -122,7 +122,7 @@ def test_what_needs_text_is_named(words_run: Path) -> None:
     assert result["not_recomputed"] == ["seed"]
     lines = "\n".join(what_if_lines(result))
     assert "b: fineweb would measure anew, and that needs text. Run it" in lines
-    assert "Not recomputed: seed." in lines
+    assert "  Not recomputed: seed. Run it to see what that changes." in lines.splitlines()
     with pytest.raises(UsageError, match=r"a: repair would differ, and that needs text; b: .* Run it"):
         what_if(words_run, sets=["sources.a.repair.kind=ftfy", "sources.b.steps=[pii]"])
 

@@ -6,6 +6,7 @@ A document that lacks what a preference looks at has the largest number, whichev
 from __future__ import annotations
 
 import datetime
+import email.utils
 import json
 import re
 from collections.abc import Mapping
@@ -23,6 +24,11 @@ _NONE = np.uint64(2**64 - 1)
 _LARGEST = np.uint64(2**64 - 2)
 _SIGN = np.uint64(1 << 63)
 _MONTH = re.compile(r"(\d{4})(?:-(\d\d))?", re.ASCII)
+_NUMBER, _DAY = re.compile(r"\d{8,13}(?:\.\d+)?", re.ASCII), re.compile(r"(?:1[5-9]|20|21)\d\d[01]\d[0-3]\d", re.ASCII)
+_SECONDS = (
+    10**7
+)  # since 1970, the fewest taken for such: a number below is a year, and eight digits that are a day are that
+_EPOCH = datetime.datetime(1970, 1, 1)
 _FIRST_DAY = datetime.datetime(1, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _AT_FIRST_DAY = 1 << 62  # where dates start: offsets from UTC go a day below it
@@ -50,6 +56,16 @@ def stored_preferences(
             found = np.array([ordered_date(value) for value in metadata.to_pylist()], np.uint64)
             columns.append(reversed_order(found) if one == "latest" else found)
     return np.stack(columns, 1) if columns else np.empty((rows, 0), np.uint64)
+
+
+def count_undated(metadata: pa.Array) -> dict[str, int]:
+    """Return how many documents there are, how many of them have no `date`, and how many one that cannot be read."""
+    counts = {"documents": len(metadata), "without": 0, "unreadable": 0}
+    for text in metadata.to_pylist():
+        if ordered_date(text) == _NONE:
+            found = json.loads(text).get("date") if text else None
+            counts["without" if found in (None, "") else "unreadable"] += 1
+    return counts
 
 
 def priority_columns(
@@ -106,20 +122,27 @@ def ordered_numbers(values: pa.Array) -> npt.NDArray[np.uint64]:
 def ordered_date(metadata: str | None) -> int:
     """Return a number that ascends with the `date` in a document's metadata, the largest if it has none that can be read.
 
-    Read are ISO 8601 dates and times, a year and a month, and a year. What a date leaves out is taken as its beginning: the
-    first of January, midnight, UTC.
+    Read are ISO 8601 dates and times, a year and a month, a year, the dates of mail and HTTP headers (RFC 5322), and seconds
+    since 1970 (from 10,000,000 on, or a thousand times as many: milliseconds). What a date leaves out is taken as its
+    beginning: the first of January, midnight, UTC. `07/01/2024` may be two days and is not read.
     """
     date = json.loads(metadata).get("date") if metadata else None
-    if isinstance(date, int) and not isinstance(date, bool):
-        date = f"{date:04}"
+    if isinstance(date, int | float) and not isinstance(date, bool):
+        date = f"{date:04.0f}" if abs(date) < _SECONDS and date == int(date) else str(date)
     if not isinstance(date, str):
         return int(_NONE)
     date = date.strip()
+    if _NUMBER.fullmatch(date) and not _DAY.fullmatch(date) and _SECONDS <= float(date) < _SECONDS * 10**6:
+        seconds = float(date) if float(date) < _SECONDS * 10**4 else float(date) / 1000
+        return _AT_FIRST_DAY + (_EPOCH - _FIRST_DAY) // _MICROSECOND + round(seconds * 10**6)
     if month := _MONTH.fullmatch(date):
         date = f"{month[1]}-{month[2] or '01'}-01"
     try:
         time = datetime.datetime.fromisoformat(date)
     except ValueError:
-        return int(_NONE)
+        try:
+            time = email.utils.parsedate_to_datetime(date)
+        except ValueError:
+            return int(_NONE)
     offset = time.utcoffset() or datetime.timedelta()
     return _AT_FIRST_DAY + (time.replace(tzinfo=None) - _FIRST_DAY - offset) // _MICROSECOND

@@ -172,7 +172,7 @@ class Signatures(Stage):
         stored: Whether the signatures themselves are kept (`Dedup.stores_signatures`).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     libraries: ClassVar[tuple[str, ...]] = ("xxhash", "idna")
 
     ngram: Annotated[int, Field(ge=1)] = 5

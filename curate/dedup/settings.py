@@ -88,6 +88,10 @@ class MinHash(Settings):
 
     @model_validator(mode="after")
     def _enough_permutations(self) -> MinHash:
+        if self.bands * self.rows > 10_000:
+            raise ValueError(
+                f"{self.bands} bands of {self.rows} rows are {self.bands * self.rows} values; 10000 at most"
+            )
         if self.num_permutations < self.bands * self.rows:
             raise ValueError(
                 f"permutations is {self.permutations}, and {self.bands} bands of {self.rows} rows need {self.bands * self.rows}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from curate.dedup.clusters import link_partition, merge_clusters, write_shingles
 from curate.dedup.exact import exact_hashes
-from curate.dedup.keeping import stored_preferences
+from curate.dedup.keeping import count_undated, stored_preferences
 from curate.dedup.members import list_rows
 from curate.dedup.minhash import Signatures
 from curate.dedup.settings import Dedup
@@ -110,21 +111,23 @@ def shingles(
 ) -> None:
     """Write shingles.parquet: what is compared, for the members of components in one shard.
 
-    Its counts: `partitions` that have rows in it.
+    Its counts: `partitions` that have rows in it, and if dates decide `dates` (`count_undated`).
     """
     path = context.entry(components_key).path("components.parquet")
     members = pq.read_table(path, filters=[("doc", ">=", shard.first), ("doc", "<", shard.first + documents)])
+    dates = Counter[str]()
     with context.writing(key) as output, context.scratch() as scratch:
         output.counts["partitions"] = write_shingles(
-            _members(context, settings, shard, members),
+            _members(context, settings, shard, members, dates),
             str(output.path("shingles.parquet")),
             settings=settings,
             scratch=str(scratch),
         )
+        output.counts["dates"] = dict(dates)
 
 
 def _members(
-    context: TaskContext, settings: Dedup, shard: ShardOfCorpus, members: pa.Table
+    context: TaskContext, settings: Dedup, shard: ShardOfCorpus, members: pa.Table, dates: Counter[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the members' rows with their last revision's words, in document order.
 
@@ -133,6 +136,7 @@ def _members(
         settings: The recipe's; `keep` says what is looked at besides the text.
         shard: The shard.
         members: The shard's part of components.parquet, doc ascending.
+        dates: Added to, if dates decide.
     """
     if not members.num_rows:
         return
@@ -159,6 +163,8 @@ def _members(
         numbers = {name: table[name].combine_chunks().take(places) for name, table in beside.items()}
         metadata = last["metadata"] if settings.keep.dated else None
         preferences = stored_preferences(settings.keep, metadata, numbers, last.num_rows)
+        if metadata is not None:
+            dates.update(count_undated(metadata))
         yield pa.record_batch(
             {
                 **{name: some[name].chunk(0) for name in ("doc", "component", "exact", "partition")},

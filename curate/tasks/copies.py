@@ -68,6 +68,7 @@ def link_copies(run: Run, corpus: Sequence[ShardOfCorpus], settings: Dedup) -> L
         arguments: tuple[Any, ...] = (key, settings, found, member, run.entry(shard.extracted).counts["extracted"])
         tasks.append(Task("cluster", member.source, f"shingles {shard.name}", (key,), shingles, arguments))
     run.perform("cluster", tasks)
+    _warn_of_dates(run, keys)
     places: dict[int, list[int]] = {}
     for place, key in enumerate(keys):
         for partition in run.entry(key).counts["partitions"]:
@@ -84,6 +85,20 @@ def link_copies(run: Run, corpus: Sequence[ShardOfCorpus], settings: Dedup) -> L
     whole = run.key("cluster", clusters=linked)
     run.perform("cluster", [Task("cluster", "", "clusters", (whole,), clusters, (whole, linked))])
     return Linked(found, tuple(keys), partitions, whole)
+
+
+def _warn_of_dates(run: Run, shingles: Sequence[str]) -> None:
+    """Say how many of the documents among which dates decide have none that can be read."""
+    dates = Counter[str]()
+    for key in shingles:
+        dates.update(run.entry(key).counts["dates"])
+    if dates["without"] or dates["unreadable"]:
+        text = (
+            f"dedup.keep.then: of {dates['documents']:,} documents that may be copies {dates['without']:,} have no date in their "
+            f"metadata (`date`), {dates['unreadable']:,} one that cannot be read (ISO 8601, RFC 5322 and seconds since 1970 "
+            "can); such documents come last."
+        )
+        run.account.warnings.append(text)
 
 
 def resolve_copies(

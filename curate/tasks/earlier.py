@@ -104,14 +104,14 @@ def _local_manifest(path: str, base: Path) -> tuple[str, bytes]:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         remedy = f"Name a run folder, or its {FOLDER}/. Relative paths start at the recipe's folder ({base.resolve()})."
-        raise InputError(path, f"{folder} {what}, where signatures of an earlier corpus are looked for.", remedy)
+        raise InputError(path, f"{what}, where signatures of an earlier corpus are looked for.", remedy)
     inside = folder / FOLDER
     if (inside / _MANIFEST).is_file():
         folder = inside
     elif inside.is_dir():
         raise InputError(path, f"{inside} has no {_MANIFEST}: the run that writes it has not ended.", _HOW)
     elif (folder / "recipe.yaml").is_file() or not (folder / _MANIFEST).is_file():
-        raise InputError(path, f"{folder} holds no signatures.", _HOW)
+        raise InputError(path, "holds no signatures.", _HOW)
     try:
         return str(folder), (folder / _MANIFEST).read_bytes()
     except OSError as error:

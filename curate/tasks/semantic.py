@@ -223,6 +223,15 @@ def find_semantic(run: Run, corpus: Sequence[ShardOfCorpus], resolved: Sequence[
         run.entry(shared).counts,
     )
     found = run.account.facts["semantic"]
+    if embeddings and found["looked_at"] and found["without"] == found["looked_at"]:
+        raise InputError(
+            ", ".join(settings.embeddings),
+            f"names none of the {found['looked_at']:,} documents that are looked at.",
+            "`id` are ids of documents (32 hex digits, as in documents/), `source_id` those of the input.",
+        )
+    if found["without"]:
+        text = f"dedup.semantic: {found['without']:,} of {found['looked_at']:,} documents have no vector and are left alone."
+        run.account.warnings.append(text)
     if 2 * found["removed"] > found["looked_at"]:
         shown = f"{found['removed']:,} of {found['looked_at']:,}"
         text = f"dedup.semantic removes {shown} documents: most likely similarity is too low for this model. See semantic.parquet."

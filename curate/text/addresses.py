@@ -34,7 +34,11 @@ _ADDRESS = re.compile(
     re.DOTALL,
 )
 _OPAQUE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^/\s]\S*")  # urn:isbn:..., with nothing in it to make canonical
-_OWN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/*\Z)\S+")
+_OWN = re.compile(
+    r"(?:urn|doi|hdl|ark|info|isbn|issn|arxiv):(?!/*\Z)\S+", re.IGNORECASE
+)  # they name one thing anywhere
+_WEB = re.compile(r"(?:https?|ftps?):", re.IGNORECASE)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+\-]*:(?!\d)")  # not a host with a port
 _NO_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:/|\Z)")
 _PERCENT = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -180,18 +184,28 @@ def page_key(text: str) -> str | None:
     names; the order of query parameters (those of one name keep theirs), and empty ones; session numbers (PHPSESSID,
     ASPSESSIONID..., JSESSIONID in query or path, CFID with CFTOKEN, `sid` of 32 letters or digits); and the
     parameters by which advertisers, mailings and analytics follow a visitor (`utm_...`, `gclid`, `fbclid`, ...). Other than
-    there, the case of path and query counts. An address without a host (`urn:isbn:...`, `file:///...`) is its own form. A
-    word without scheme and dot (`unknown`, `n/a`) is no address.
+    there, the case of path and query counts. A fragment counts if it begins with `!`: it tells pages apart on sites made by
+    scripts. Names that are the same anywhere (`urn:isbn:...`, `doi:...`) are their own form.
+
+    What many documents bear that have nothing in common is no address: words (`unknown`, `n/a`), `about:blank`, `data:`,
+    `mailto:`, `file:`, and what without a scheme may as well be the name of a file (`index.html`; `example.org/` is read).
     """
     text = text.strip()
+    if _OWN.fullmatch(text):
+        return text
+    if _SCHEME.match(text) and not _WEB.match(text):
+        return None
     address = None if _NO_HOST.match(text) else parse_address(text)
     if address is None or not ("." in address.host or ":" in address.host or "://" in text):
-        return text if _OWN.fullmatch(text) else None
+        return None
+    if "/" not in text and not text.lower().startswith("www."):
+        return None
     place = _WWW.sub("", address.place, count=1) if address.place.startswith("www") else address.place
     path = address.path
     if ";" in path:
         path = _SESSION_IN_PATH.sub("", path).rstrip("/")
-    return f"{place}{path}{_page_query(address.query[1:])}"
+    fragment = text.partition("#")[2]
+    return f"{place}{path}{_page_query(address.query[1:])}" + (f"#{fragment}" if fragment.startswith("!") else "")
 
 
 def _page_query(query: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from dedup_flow import Document, run
 from pydantic import ValidationError
 
-from curate.dedup.keeping import ordered_date, ordered_numbers, reversed_order, stored_preferences
+from curate.dedup.keeping import count_undated, ordered_date, ordered_numbers, reversed_order, stored_preferences
 from curate.dedup.settings import Dedup, Exact, Highest, Keep, Lowest, MinHash
 
 BASE = " ".join(f"w{i}" for i in range(100))
@@ -125,6 +125,18 @@ def test_dates_ascend():
     assert max(numbers) < NONE - 1
     same = ["2024", "2024-01", "2024-01-01", " 2024-01-01 ", "2024-01-01T00:00:00Z", "2024-01-01T01:00+01:00", 2024]
     assert len({ordered_date(json.dumps({"date": date})) for date in same}) == 1
+
+
+def test_dates_of_headers_and_seconds_since_1970():
+    noon = ["2024-01-06T12:00:00Z", "Sat, 06 Jan 2024 12:00:00 GMT", "6 Jan 2024 13:00:00 +0100"]
+    noon += [1704542400, "1704542400", 1704542400.0, 1704542400000, "1704542400000"]
+    assert len({ordered_date(json.dumps({"date": date})) for date in noon}) == 1
+    assert ordered_date('{"date": 20240106}') == ordered_date('{"date": "2024-01-06"}')
+
+
+def test_documents_without_a_date_are_counted():
+    rows = [None, "{}", '{"date": ""}', '{"date": "07/01/2024"}', '{"date": "2024"}', '{"date": "soon"}']
+    assert count_undated(pa.array(rows)) == {"documents": 6, "without": 3, "unreadable": 2}
 
 
 @pytest.mark.parametrize(

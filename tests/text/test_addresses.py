@@ -67,18 +67,33 @@ def test_order_of_parameters_counts_only_within_a_name():
     assert page_key("http://a.org/?b=1&b=2") != page_key("http://a.org/?b=2&b=1")
 
 
+def test_fragments_count_where_scripts_read_them():
+    assert page_key("http://a.org/#!/page1") == "a.org#!/page1"
+    assert page_key("http://a.org/#!/page1") != page_key("http://a.org/#!/page2")
+    assert page_key("http://a.org/#page1") == page_key("http://a.org/#page2") == "a.org"
+
+
 def test_hosts():
+    assert page_key("example.org:8080/a") == "example.org:8080/a"
+    assert page_key("www.example.org") == page_key("example.org/") == "example.org"
     assert page_key("https://www.org/a") == "www.org/a"  # that is its name
     assert page_key("https://www.bücher.example/") == "xn--bcher-kva.example"
     assert page_key("http://[2001:db8::1]/a") == "[2001:db8::1]/a"
     assert page_key("http://localhost/a") == "localhost/a"
 
 
-@pytest.mark.parametrize("text", ["", " ", "n/a", "unknown", "-", "https://", "a b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "n/a", "unknown", "-", "https://", "a b"),
+        *("about:blank", "data:,", "mailto:a@b.c", "javascript:void(0)", "file:///srv/books/emma.txt"),
+        *("index.html", "doc.txt", "book.en"),
+    ],
+)
 def test_what_is_no_address(text):
     assert page_key(text) is None
 
 
-@pytest.mark.parametrize("text", ["urn:isbn:9780140449136", "file:///srv/books/emma.txt", "doi:10.1000/182"])
-def test_addresses_without_a_host_are_their_own_form(text):
+@pytest.mark.parametrize("text", ["urn:isbn:9780140449136", "doi:10.1000/182"])
+def test_names_that_are_the_same_anywhere_are_their_own_form(text):
     assert page_key(f" {text}\n") == text
