@@ -137,7 +137,7 @@ def project(folder: Path) -> Path:
         documents.append(
             {"id": f"p{seed}", "text": f"{lines[seed % 3]}\n{text}\n{lines[0]}", "date": f"2020-01-{seed + 1:02d}"}
         )
-        if seed % 5 == 0:  # another version of a page, under the same address
+        if seed % 5 == 1:  # another version of a page that no book holds, under the same address
             address = f"https://mill.test/{seed}"
             documents[-1]["url"] = address
             documents.append({"id": f"u{seed}", "text": machine.prose(500 + seed), "url": address + "#top"})
