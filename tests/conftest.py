@@ -19,3 +19,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.collectonly:
         return 0
     return min(os.cpu_count() or 1, 4)
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Name bytes after the argument: what is compressed holds the time, and all processes must collect the same names."""
+    del config
+    return argname if isinstance(val, bytes) else None
