@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import machine
 import pyarrow as pa
@@ -36,6 +37,13 @@ MEMORY = MIB // 2
 BYTES_PER_DOCUMENT = 64
 PASS_SLACK, SHARD_SLACK = 4 * MIB, 10 * MIB  # a pass over texts keeps the buffers of one batch of word hashes
 ATTEMPTS = 4
+# For workers: what is freed goes back to the system at once, or what allocators keep for later would count, ten megabytes
+# more or less of it.
+AT_ONCE = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(MIB // 4),
+    "MALLOC_TRIM_THRESHOLD_": str(MIB // 4),
+}
 PASSES = {
     "cluster hashes",
     "cluster same",
@@ -255,7 +263,8 @@ def peak_of_workers(folder: Path, sources: str, until: str) -> tuple[int, int]:
     """Return the peak of a run's only worker, and the bytes of text that it extracted."""
     (folder / "recipe.yaml").write_text(f"name: peak\nsources:\n{sources}")
     arguments: dict[str, Any] = {"output": folder / "run", "cache": folder / "cache", "until": until, "quiet": True}
-    result = curate.run(folder / "recipe.yaml", workers=1, memory=MIB, **arguments)
+    with mock.patch.dict(os.environ, AT_ONCE):
+        result = curate.run(folder / "recipe.yaml", workers=1, memory=MIB, **arguments)
     timings = json.loads((folder / "run" / "timings.json").read_text())
     peak = max(phase["peak_rss_bytes"] for phase in timings["phases"].values())
     return peak, sum(one["bytes"]["read"] for one in result.manifest["ledger"].values())
