@@ -123,8 +123,9 @@ def test_a_task_that_writes_nothing_is_no_success(executor: LocalExecutor) -> No
 def test_workers_end_with_the_executor(cache: Cache) -> None:
     import psutil
 
+    others = set(psutil.Process().children())  # an earlier test may have started Python's own helpers, which stay
     pool = LocalExecutor(cache, workers=2, memory=1 << 20)
     pool.run([task(square, 3)], lambda done: None)
-    assert len(psutil.Process().children()) == 1
+    assert len(set(psutil.Process().children()) - others) == 1
     pool.close()
-    assert psutil.Process().children() == []
+    assert set(psutil.Process().children()) <= others
