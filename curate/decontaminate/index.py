@@ -98,7 +98,7 @@ def _texts(items: list[Item], settings: Decontaminate) -> list[_Text]:
 
     texts: list[_Text] = []
     for item in items:
-        questions = [make(item.id, name, text) for name, text in item.questions]
+        questions = [make(item.id, part.field, part.text) for part in item.of("question", "context")]
         tested = [text for text in questions if len(text.words) >= settings.shortest]
         for text in tested:
             _cut(text, len(text.words), settings)
@@ -119,8 +119,9 @@ def _joined(
     """
     texts: list[_Text] = []
     for question in short:
-        for field, answer in item.answers:
-            variants = [make(item.id, f"{question.field}+{field}", f"{question.text}{by}{answer}") for by in _JOINTS]
+        for part in item.of("choice", "answer"):
+            field = f"{question.field}+{part.field}"
+            variants = [make(item.id, field, f"{question.text}{by}{part.text}") for by in _JOINTS]
             if len(variants[0].words) >= settings.shortest:
                 for text in variants:
                     _cut(text, len(question.words), settings)

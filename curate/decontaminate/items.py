@@ -3,9 +3,10 @@
 A field's role comes from the names on its path (lower case, `camelCase` split, anything but letters and digits as one underscore):
 
 - A label (`LABELS`: ids, numbers, categories, links, gold labels) is not text of the item.
-- An answer (`ANSWERS`, any name with the word "answer", lettered or numbered options) is never looked for alone: a
-  document that holds only an answer is no leak. Choices are answers: the right one is among them.
-- Every other string, however nested, is question text and looked for by itself.
+- A choice (`CHOICES`, lettered or numbered options) and an answer (`ANSWERS`, any name with the word "answer") are never
+  looked for alone: a document that holds only an answer is no leak.
+- A context (`CONTEXTS`: passages, articles) and every other string, however nested, which is question text, are looked for
+  by themselves.
 
 Names cover the schemas of lm-evaluation-harness, llm-foundry, HELM and the original releases of common benchmarks.
 """
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from curate.errors import InputError
 
@@ -49,12 +50,16 @@ LABELS = frozenset({
     "answer_key", "answer_idx", "answer_index", "answer_letter", "metadata", "entry_point", "activity_label",
     "alternatives_type", "answer_type", "associated_images",
 })
-ANSWERS = frozenset({
-    "gold_text", "choices", "choice", "options", "option", "alternatives", "endings", "candidates", "distractors",
-    "target", "targets", "solution", "solutions", "canonical_solution", "completion", "completions", "continuation",
-    "continuations", "output", "outputs", "response", "responses", "reference", "references", "explanation",
-    "rationale", "rationales", "proof", "mc1_targets", "mc2_targets", "support", "final", "hint",
+CHOICES = frozenset({
+    "choices", "choice", "options", "option", "alternatives", "endings", "candidates", "distractors", "mc1_targets",
+    "mc2_targets",
 })
+ANSWERS = frozenset({
+    "gold_text", "target", "targets", "solution", "solutions", "canonical_solution", "completion", "completions",
+    "continuation", "continuations", "output", "outputs", "response", "responses", "reference", "references",
+    "explanation", "rationale", "rationales", "proof", "support", "final", "hint",
+})
+CONTEXTS = frozenset({"context", "passage", "paragraph", "article", "story", "document"})
 # fmt: on
 _LETTERED = re.compile(r"(?:option|choice|ending|sol|op|ans|answer|alternative|distractor)?_?[a-e0-9]")
 _NOT_NAME = re.compile(r"[\W_]+")
@@ -65,6 +70,25 @@ _MIN_LABELLED = 10  # items that must carry the same label before it counts as t
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
+Role = Literal["question", "context", "choice", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One text of an item.
+
+    Attributes:
+        role: "question" and "context" are looked for; "choice" (offered, right or wrong) and "answer" (the gold answer, or
+            one of unknown kind) only together with their question.
+        field: Dotted path of its field.
+        text: As it stands in the file, without the labels of the benchmark's form.
+    """
+
+    role: Role
+    field: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One benchmark item.
@@ -72,14 +96,16 @@ class Item:
     Attributes:
         id: Its id-like field (`IDS`, first that is there), else its line or row number, 1-based.
         line: Line or row number, 1-based.
-        questions: Field path and text of what is looked for.
-        answers: Field path and text of what is looked for only behind a question.
+        parts: Its texts, in the order of the file.
     """
 
     id: str
     line: int
-    questions: tuple[tuple[str, str], ...]
-    answers: tuple[tuple[str, str], ...]
+    parts: tuple[Part, ...]
+
+    def of(self, *roles: Role) -> tuple[Part, ...]:
+        """Return the parts that have one of the roles, in order."""
+        return tuple(part for part in self.parts if part.role in roles)
 
 
 def read_items(path: str) -> list[Item]:
@@ -94,7 +120,6 @@ def read_items(path: str) -> list[Item]:
     items: list[Item] = []
     seen: set[str] = set()
     for line, record in _records(path):
-        roles = list(_strings(record, "", "question"))
         name = next(
             (str(record[key]) for key in IDS if isinstance(record.get(key), str | int) and record[key] != ""), ""
         )
@@ -102,9 +127,7 @@ def read_items(path: str) -> list[Item]:
         if name in seen:
             name = f"{name} (line {line})"
         seen.add(name)
-        questions = tuple((field, text) for role, field, text in roles if role == "question")
-        answers = tuple((field, text) for role, field, text in roles if role == "answer")
-        items.append(Item(name, line, questions, answers))
+        items.append(Item(name, line, tuple(_strings(record, "", "question"))))
     if not items:
         raise InputError(path, "holds no benchmark item.", "Take it out of decontaminate.benchmarks, or mend the file.")
     return _without_labels(items)
@@ -186,42 +209,51 @@ def _parquet_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InputError(path, f"row {row + 1} cannot be read ({error}).", "Fetch the file again.") from error
 
 
-def _strings(value: Any, field: str, role: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (role, field path, text) of the strings below `value`, in the file's order."""
+def _strings(value: Any, field: str, role: Role) -> Iterator[Part]:
+    """Yield the texts below `value`, in the file's order."""
     if isinstance(value, str):
         if value.strip():
-            yield role, field, value
+            yield Part(role, field, value)
     elif isinstance(value, dict):
         for key, part in value.items():
             name = _NOT_NAME.sub("_", _HUMP.sub("_", str(key)).casefold()).strip("_")
-            if name in LABELS:
-                continue
-            is_answer = name in ANSWERS or _LETTERED.fullmatch(name) or {"answer", "answers"} & set(name.split("_"))
-            yield from _strings(part, f"{field}.{key}" if field else str(key), "answer" if is_answer else role)
+            if name not in LABELS:
+                yield from _strings(part, f"{field}.{key}" if field else str(key), _role(name, role))
     elif isinstance(value, list):
         for number, part in enumerate(value):
             yield from _strings(part, f"{field}.{number}", role)
 
 
+def _role(name: str, around: Role) -> Role:
+    """Return the role of a field by its name, in a field of the role `around`; nothing inside an answer is a question."""
+    if around in ("choice", "answer"):
+        return around
+    if name in ANSWERS or {"answer", "answers"} & set(name.split("_")):
+        return "answer"
+    if name in CHOICES or _LETTERED.fullmatch(name):
+        return "choice"
+    return "context" if name in CONTEXTS else "question"
+
+
 def _without_labels(items: list[Item]) -> list[Item]:
     counts: Counter[tuple[re.Pattern[str], str, str]] = Counter()
     for item in items:
-        for field, text in item.questions:
+        for part in item.of("question", "context"):
             for pattern in (_LEADING_LABEL, _TRAILING_LABEL):
-                if match := pattern.search(text) if pattern is _TRAILING_LABEL else pattern.match(text):
-                    counts[pattern, field, match[1]] += 1
+                if match := pattern.search(part.text) if pattern is _TRAILING_LABEL else pattern.match(part.text):
+                    counts[pattern, part.field, match[1]] += 1
     form = {key for key, count in counts.items() if count >= max(_MIN_LABELLED, len(items) / 2)}
     if not form:
         return items
 
-    def strip(field: str, text: str) -> str:
-        if (match := _LEADING_LABEL.match(text)) and (_LEADING_LABEL, field, match[1]) in form:
+    def strip(part: Part) -> Part:
+        text = part.text
+        if part.role in ("choice", "answer"):
+            return part
+        if (match := _LEADING_LABEL.match(text)) and (_LEADING_LABEL, part.field, match[1]) in form:
             text = text[match.end() :]
-        if (match := _TRAILING_LABEL.search(text)) and (_TRAILING_LABEL, field, match[1]) in form:
+        if (match := _TRAILING_LABEL.search(text)) and (_TRAILING_LABEL, part.field, match[1]) in form:
             text = text[: match.start()]
-        return text.strip()
+        return Part(part.role, part.field, text.strip())
 
-    return [
-        Item(item.id, item.line, tuple((field, strip(field, text)) for field, text in item.questions), item.answers)
-        for item in items
-    ]
+    return [Item(item.id, item.line, tuple(map(strip, item.parts))) for item in items]

@@ -27,8 +27,14 @@ def write_items(folder: Path, items: Iterable[Any]) -> str:
 
 
 def fields(path: str) -> list[tuple[str, list[str], list[str]]]:
+    """Return of each item its id, the fields that are looked for, and those that are looked for only behind a question."""
     return [
-        (item.id, [name for name, _ in item.questions], [name for name, _ in item.answers]) for item in read_items(path)
+        (
+            item.id,
+            [part.field for part in item.of("question", "context")],
+            [part.field for part in item.of("choice", "answer")],
+        )
+        for item in read_items(path)
     ]
 
 
@@ -57,6 +63,27 @@ def test_roles_of_fields(tmp_path: Path) -> None:
     ]
 
 
+def test_contexts_and_choices_are_told_from_questions_and_answers(tmp_path: Path) -> None:
+    items = [
+        {
+            "story": {"title": "no text", "passage": "c1", "questions": [{"input_text": "q1", "answer": "a1"}]},
+            "options": [{"text": "o1", "answer": "o2"}],
+            "A": "o3",
+            "Correct Answers": {"passage": "a2"},
+        }
+    ]
+    [item] = read_items(write_items(tmp_path, items))
+    assert [(part.role, part.field, part.text) for part in item.parts] == [
+        ("context", "story.passage", "c1"),
+        ("question", "story.questions.0.input_text", "q1"),
+        ("answer", "story.questions.0.answer", "a1"),
+        ("choice", "options.0.text", "o1"),
+        ("choice", "options.0.answer", "o2"),
+        ("choice", "A", "o3"),
+        ("answer", "Correct Answers.passage", "a2"),
+    ]
+
+
 def test_any_name_with_the_word_answer_is_one(tmp_path: Path) -> None:
     items = [{"q": "x", "answer_key": "B", "my-answers": ["b"], "modelAnswer": "y", "answerable": "so"}]
     [(_, questions, answers)] = fields(write_items(tmp_path, items))
@@ -71,7 +98,7 @@ def test_double_ids_are_told_apart_by_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "stripped"), [(9, False), (10, True)])
 def test_labels_of_the_form_go_if_many_items_have_them(tmp_path: Path, count: int, stripped: bool) -> None:
     items = [{"query": f"Question: what is {number}\nAnswer:"} for number in range(count)] + [{"query": "Why: so"}]
-    texts = [item.questions[0][1] for item in read_items(write_items(tmp_path, items))]
+    texts = [item.parts[0].text for item in read_items(write_items(tmp_path, items))]
     assert texts[0] == ("what is 0" if stripped else "Question: what is 0\nAnswer:")
     assert texts[-1] == "Why: so"
 
@@ -87,7 +114,7 @@ def test_compressed_and_parquet_benchmarks_read_the_same(tmp_path: Path) -> None
     assert [(item.id, item.line) for item in plain] == [("a", 1), ("b", 3)]
     assert read_items(str(tmp_path / "gz.jsonl")) == plain
     assert read_items(str(tmp_path / "zst.jsonl.zst")) == plain
-    assert [item.questions for item in read_items(str(tmp_path / "rows.parquet"))] == [item.questions for item in plain]
+    assert [item.parts for item in read_items(str(tmp_path / "rows.parquet"))] == [item.parts for item in plain]
 
 
 @pytest.mark.parametrize(
