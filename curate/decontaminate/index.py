@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from curate.decontaminate.items import Item, read_items
+from curate.decontaminate.items import BenchmarkFiles, Item, read_benchmark
 from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, prefix_sums, windows, word_spans
 from curate.decontaminate.settings import Decontaminate
 from curate.document import ROWS_PER_GROUP
@@ -53,17 +53,19 @@ class _Text:
     starts: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def build_index(benchmarks: Sequence[tuple[str, str]], settings: Decontaminate, output: str) -> dict[str, Any]:
+def build_index(
+    benchmarks: Sequence[tuple[str, BenchmarkFiles | str]], settings: Decontaminate, output: str
+) -> dict[str, Any]:
     """Write the index of the benchmarks' n-grams; return its summary.
 
     Args:
-        benchmarks: Name and local path of each benchmark file; names must differ.
+        benchmarks: Name and files of each benchmark; names must differ.
         settings: `ngram`, `min_ngram` and `max_items` are used.
         output: Path of the index (Parquet, schema TEXTS).
 
     Returns:
-        JSON-able: `benchmarks`: name to `items`, `items_tested`, `texts`, `ngrams`, `untested` (item, reason, text of
-        each), `template_ngrams` (number ignored) and `template_phrases` (a sample of them).
+        JSON-able: `benchmarks`: name to the facts of `read_benchmark` with `items`, `items_tested`, `texts`, `ngrams`,
+        `untested` (item, reason, text of each), `template_ngrams` (number ignored) and `template_phrases` (a sample).
 
     Raises:
         InputError: A benchmark that cannot be read in whole: file, line, remedy.
@@ -74,11 +76,11 @@ def build_index(benchmarks: Sequence[tuple[str, str]], settings: Decontaminate, 
     meta = json.dumps({"ngram": settings.ngram, "shortest": settings.shortest})
     schema = TEXTS.with_metadata({"curate.decontaminate": meta})
     with pq.ParquetWriter(output, schema, compression="zstd") as writer:
-        for name, path in benchmarks:
-            items = read_items(path)
-            texts = _texts(items, settings)
-            template = _drop_template(texts, len(items), settings)
-            summary[name] = _summary(items, texts, template, settings)
+        for name, files in benchmarks:
+            read = read_benchmark(files)
+            texts = _texts(read.items, settings)
+            template = _drop_template(texts, len(read.items), settings)
+            summary[name] = {**read.facts, **_summary(read.items, texts, template, settings)}
             table = _table(name, texts, settings).cast(schema)
             writer.write_table(table, row_group_size=ROWS_PER_GROUP)
     return {"benchmarks": summary}

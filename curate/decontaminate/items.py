@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, get_args
 
 from curate.errors import InputError
 
@@ -108,29 +108,67 @@ class Item:
         return tuple(part for part in self.parts if part.role in roles)
 
 
-def read_items(path: str) -> list[Item]:
-    """Return the items of a benchmark file in order.
+@dataclass(frozen=True, slots=True)
+class BenchmarkFiles:
+    """The files of one benchmark.
+
+    Attributes:
+        paths: Local paths, in order.
+    """
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A benchmark as it was read.
+
+    Attributes:
+        items: In order.
+        facts: JSON-able, for the report: `parts` (number by role).
+    """
+
+    items: list[Item]
+    facts: dict[str, Any]
+
+
+def read_benchmark(files: BenchmarkFiles | str) -> Benchmark:
+    """Return the items of a benchmark, and what the report says of how it was read.
 
     Labels that the benchmark's own form puts around a field ("Question: ...", "... Answer:") are taken off when at
     least half of the items carry them: a leak seldom does, and one more word hides an item shorter than an n-gram.
 
+    Args:
+        files: Its files; a path alone is a benchmark of one file.
+
     Raises:
         InputError: A file that cannot be read, a line that is no JSON object, or a file without an item.
     """
+    files = BenchmarkFiles((files,)) if isinstance(files, str) else files
     items: list[Item] = []
     seen: set[str] = set()
-    for line, record in _records(path):
-        name = next(
-            (str(record[key]) for key in IDS if isinstance(record.get(key), str | int) and record[key] != ""), ""
-        )
-        name = name or str(line)
-        if name in seen:
-            name = f"{name} (line {line})"
-        seen.add(name)
-        items.append(Item(name, line, tuple(_strings(record, "", "question"))))
-    if not items:
-        raise InputError(path, "holds no benchmark item.", "Take it out of decontaminate.benchmarks, or mend the file.")
-    return _without_labels(items)
+    for path in files.paths:
+        before = len(items)
+        for line, record in _records(path):
+            name = next(
+                (str(record[key]) for key in IDS if isinstance(record.get(key), str | int) and record[key] != ""), ""
+            )
+            name = name or str(line)
+            if name in seen:
+                name = f"{name} (line {line})"
+            seen.add(name)
+            items.append(Item(name, line, tuple(_strings(record, "", "question"))))
+        if len(items) == before:
+            remedy = "Take it out of decontaminate.benchmarks, or mend the file."
+            raise InputError(path, "holds no benchmark item.", remedy)
+    items = _without_labels(items)
+    counts = Counter(part.role for item in items for part in item.parts)
+    return Benchmark(items, {"parts": {role: counts[role] for role in get_args(Role)}})
+
+
+def read_items(path: str) -> list[Item]:
+    """Return the items of a benchmark of one file."""
+    return read_benchmark(path).items
 
 
 def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
