@@ -65,6 +65,7 @@ CORE = (
     "curate.words",
     "curate.tokens",
     "curate.tokens.shard",
+    "curate.tokens.block_counts",
     "curate.tokens.order",
 )
 SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
