@@ -5,7 +5,7 @@ Training reads slots 0, 1, 2, ...; a slot holds one window of C + 1 consecutive 
 
 1. Slot to (source, k): the slot shows draw k of the source. Slots come in blocks of 1024. How many draws of a source
    precede each block is a rounding of its share that is off by less than one draw at every block boundary (see
-   `_BlockCounts`); inside a block, the slots are put in an order keyed by (seed, block), the sources take contiguous
+   `BlockCounts`); inside a block, the slots are put in an order keyed by (seed, block), the sources take contiguous
    ranges of it in order of their names, and a source's draws are numbered along it. Two recipes that differ in weights
    only thus keep most slots on the same source. Numbering along the keyed order, not by slot, spreads the windows of a
    long document over the block: in slot order a batch is one book after another, and small models then stall at the
@@ -13,31 +13,37 @@ Training reads slots 0, 1, 2, ...; a slot holds one window of C + 1 consecutive 
 2. (source, k) to window: in the first epoch draw k is window k; in epoch e it is a permutation of the windows keyed by
    (seed, source, e). No weight enters, so draw k of a source is the same window in every recipe.
 
+The run may have stages with shares of their own: each is a run of slots with exact counts, a source's draws go on from
+stage to stage, and a block that two stages share is cut in two. With `order: input` nothing is drawn: the sources of a
+block alternate evenly, their draws are numbered by slot, and every epoch shows the windows in order.
+
 A batch therefore depends on (seed, step) and nothing else: any step can be computed alone, on any number of machines.
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.errors import InputError
+from curate.tokens.block_counts import BlockCounts
 
 BLOCK_SLOTS = 1024
 _FEISTEL_ROUNDS = 8  # Luby and Rackoff (1988) need 4; small domains (a handful of windows) mix better with more
-_CACHED_BLOCKS = 8  # a batch touches one or two
+_CACHED_PARTS = 8  # a batch touches one or two
 
+Order = Literal["shuffled", "input"]
 Ints = npt.NDArray[np.int64]
 
 
@@ -78,12 +84,16 @@ class Plan:
         seed: Of the mixture; another seed gives another order of slots and of later epochs.
         sources: In order of their names.
         block: Slots per block.
+        stages: Draws of each source in each stage, in the order of training; none given: one stage.
+        order: "shuffled", or "input": as the inputs stand, in every epoch, whatever the seed.
     """
 
     window: int
     seed: int
     sources: tuple[SourceDraws, ...]
     block: int = BLOCK_SLOTS
+    stages: tuple[tuple[int, ...], ...] = ()
+    order: Order = "shuffled"
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.block < 1:
@@ -91,6 +101,15 @@ class Plan:
         names = [source.name for source in self.sources]
         if names != sorted(set(names)):
             raise ValueError(f"sources must be distinct and in order of their names, got {', '.join(names)}")
+        if self.order not in get_args(Order):
+            raise ValueError(f"order must be one of {', '.join(get_args(Order))}, is {self.order!r}")
+        totals = tuple(source.windows_drawn for source in self.sources)
+        object.__setattr__(self, "stages", tuple(map(tuple, self.stages)) or (totals,))
+        if any(len(stage) != len(names) or min(stage, default=0) < 0 for stage in self.stages):
+            raise ValueError(f"each stage must have a number of draws for each of {len(names)} sources")
+        for name, total, parts in zip(names, totals, zip(*self.stages, strict=True), strict=True):
+            if sum(parts) != total:
+                raise ValueError(f"source '{name}': {total} draws, its stages have {sum(parts)}")
 
     @classmethod
     def load(cls, mixture: str | os.PathLike[str] | Mapping[str, Any]) -> Self:
@@ -103,11 +122,16 @@ class Plan:
         remedy = "Run the recipe up to its mix phase again."
         try:
             content = mixture if isinstance(mixture, Mapping) else json.loads(Path(mixture).read_bytes())
+            entries = sorted(content["sources"].items())
             sources = tuple(
                 SourceDraws(name, int(entry["windows_available"]), int(entry["windows_drawn"]))
-                for name, entry in sorted(content["sources"].items())
+                for name, entry in entries
             )
-            plan = cls(int(content["window"]), int(content["seed"]), sources, int(content["block"]))
+            order = content.get("order", "shuffled")
+            stages = tuple(
+                _stage(number, stage, order, entries) for number, stage in enumerate(content.get("stages", ()))
+            )
+            plan = cls(int(content["window"]), int(content["seed"]), sources, int(content["block"]), stages, order)
             stated = int(content["num_slots"])
         except OSError as error:
             raise InputError(place, f"cannot be read ({error.strerror}).", remedy) from error
@@ -125,12 +149,27 @@ class Plan:
     @cached_property
     def num_slots(self) -> int:
         """Slots of the whole training run."""
-        return sum(source.windows_drawn for source in self.sources)
+        return self.stage_starts[-1]
 
     @cached_property
     def num_blocks(self) -> int:
         """Blocks of the whole run; the last may be shorter."""
         return -(-self.num_slots // self.block)
+
+    @cached_property
+    def stage_starts(self) -> tuple[int, ...]:
+        """First slot of each stage, and behind the last one the end of the run."""
+        return tuple(accumulate(map(sum, self.stages), initial=0))
+
+    def stage_of(self, g: int) -> int:
+        """Return the stage of a slot, counted from 0.
+
+        Raises:
+            IndexError: If g is not in 0 to num_slots - 1.
+        """
+        if not 0 <= g < self.num_slots:
+            raise IndexError(f"slot {g} is outside the plan's {self.num_slots} slots")
+        return bisect_right(self.stage_starts, g) - 1
 
     def slot(self, g: int) -> tuple[str, int]:
         """Return the source and the window that training slot `g` shows.
@@ -155,8 +194,7 @@ class Plan:
         """
         sources, draws = self.draws(g)
         windows = np.empty_like(draws)
-        for index in np.unique(sources).tolist():
-            at = sources == index
+        for index, at in _runs_of(sources):
             windows[at] = self._windows_of_draws(self.sources[index], draws[at])
         return sources, windows
 
@@ -166,13 +204,14 @@ class Plan:
         outside = slots[(slots < 0) | (slots >= self.num_slots)]
         if outside.size:
             raise IndexError(f"slot {int(outside[0])} is outside the plan's {self.num_slots} slots")
-        blocks, offsets = slots // self.block, slots % self.block
         sources, draws = np.empty_like(slots), np.empty_like(slots)
-        for block in np.unique(blocks).tolist():
-            at = blocks == block
-            block_sources, block_draws = self._block(block)
-            sources[at] = block_sources[offsets[at]]
-            draws[at] = block_draws[offsets[at]]
+        for block, in_block in _runs_of(slots // self.block):
+            stages = np.searchsorted(self.stage_starts, slots[in_block], side="right") - 1
+            for stage, in_stage in _runs_of(stages):
+                at = in_block[in_stage]
+                part = self._part(block, stage)
+                sources[at] = part.sources[slots[at] - part.start]
+                draws[at] = part.draws[slots[at] - part.start]
         return sources, draws
 
     def draw(self, source: str, k: int) -> int:
@@ -182,14 +221,15 @@ class Plan:
             KeyError: If the plan has no such source.
             IndexError: If the source has no window, or k is negative.
         """
-        entry = self._source(source)
+        entry = self.sources[self._index(source)]
         if k < 0 or not entry.windows_available:
             raise IndexError(f"source '{source}' has {entry.windows_available} windows; there is no draw {k}")
         return int(self._windows_of_draws(entry, np.array([k], np.int64))[0])
 
     def counts_before(self, block: int) -> tuple[int, ...]:
         """Return how many draws of each source precede block `block` (0 to num_blocks), in order of `names`."""
-        return self._counts.before(min(block * self.block, self.num_slots))
+        slot = min(block * self.block, self.num_slots)
+        return self._counts_at(max(0, bisect_right(self.stage_starts[:-1], slot) - 1), slot)
 
     def slot_of_draw(self, source: str, k: int) -> int:
         """Return the slot that shows draw `k` of a source.
@@ -198,13 +238,16 @@ class Plan:
             KeyError: If the plan has no such source.
             IndexError: If the source is not drawn that often.
         """
-        entry = self._source(source)
-        index = self.sources.index(entry)
-        if not 0 <= k < entry.windows_drawn:
-            raise IndexError(f"source '{source}' is drawn {entry.windows_drawn} times; there is no draw {k}")
-        block = bisect_right(range(self.num_blocks), k, key=lambda b: self.counts_before(b)[index]) - 1
-        sources, draws = self._block(block)
-        return block * self.block + int(np.flatnonzero((sources == index) & (draws == k))[0])
+        index = self._index(source)
+        drawn = self.sources[index].windows_drawn
+        if not 0 <= k < drawn:
+            raise IndexError(f"source '{source}' is drawn {drawn} times; there is no draw {k}")
+        stage = bisect_right(self._draws_before, k, key=lambda before: before[index]) - 1
+        start, stop = self.stage_starts[stage : stage + 2]
+        blocks = range(start // self.block, -(-stop // self.block))
+        at = bisect_right(blocks, k, key=lambda b: self._counts_at(stage, max(start, b * self.block))[index]) - 1
+        part = self._part(blocks[at], stage)
+        return part.start + int(np.flatnonzero((part.sources == index) & (part.draws == k))[0])
 
     def slots_of_window(self, source: str, window: int) -> list[int]:
         """Return every slot that shows this window of a source, first epoch first: the inverse of `slot`.
@@ -213,7 +256,7 @@ class Plan:
             KeyError: If the plan has no such source.
             IndexError: If the source has no such window.
         """
-        entry = self._source(source)
+        entry = self.sources[self._index(source)]
         available = entry.windows_available
         if not 0 <= window < available:
             raise IndexError(f"source '{source}' has {available} windows; there is no window {window}")
@@ -227,140 +270,139 @@ class Plan:
 
     def windows_of_tokens(self, source: str, start: int, stop: int) -> range:
         """Return the windows that show tokens [start, stop) of a source as inputs; what follows the last window is in none."""
-        available = self._source(source).windows_available
+        available = self.sources[self._index(source)].windows_available
         if start >= stop:
             return range(0)
         return range(min(start // self.window, available), min((stop - 1) // self.window + 1, available))
 
-    def _source(self, name: str) -> SourceDraws:
-        for source in self.sources:
-            if source.name == name:
-                return source
-        raise KeyError(f"the mixture has no source '{name}'; it has {', '.join(self.names)}")
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"the mixture has no source '{name}'; it has {', '.join(self.names)}")
+        return self.names.index(name)
 
     def _windows_of_draws(self, source: SourceDraws, k: Ints) -> Ints:
         epochs, windows = np.divmod(k, source.windows_available)
-        for epoch in np.unique(epochs).tolist():
-            if epoch:  # the first epoch reads the arranged stream in order
-                at = epochs == epoch
-                windows[at] = self._permutation(source, epoch).forward(windows[at])
+        if self.order == "shuffled":
+            for epoch, at in _runs_of(epochs):
+                if epoch:  # the first epoch reads the arranged stream in order
+                    windows[at] = self._permutation(source, epoch).forward(windows[at])
         return windows
 
     def _draw_in_epoch(self, source: SourceDraws, epoch: int, window: int) -> int:
-        return window if epoch == 0 else self._permutation(source, epoch).inverse(window)
+        return window if epoch == 0 or self.order == "input" else self._permutation(source, epoch).inverse(window)
 
     def _permutation(self, source: SourceDraws, epoch: int) -> _Permutation:
         return _Permutation(_key("epoch", self.seed, source.name, epoch), source.windows_available)
 
     @cached_property
-    def _counts(self) -> _BlockCounts:
-        return _BlockCounts(tuple(source.windows_drawn for source in self.sources), self.block)
+    def _draws_before(self) -> tuple[tuple[int, ...], ...]:
+        """Draws of each source before each stage."""
+        before = [tuple(0 for _ in self.sources)]
+        for stage in self.stages[:-1]:
+            before.append(tuple(map(sum, zip(before[-1], stage, strict=True))))
+        return tuple(before)
 
     @cached_property
-    def _blocks(self) -> dict[int, tuple[Ints, Ints]]:
+    def _counts(self) -> dict[int, BlockCounts]:
         return {}
 
-    def _block(self, block: int) -> tuple[Ints, Ints]:
-        """Return source and draw of each slot of a block, shape (block,); the last block may be shorter."""
-        known = self._blocks.get(block)
+    def _counts_at(self, stage: int, slot: int) -> tuple[int, ...]:
+        """Return how many draws of each source precede a slot of a stage, or its end: a block boundary, or one of stages."""
+        start = self.stage_starts[stage]
+        if stage not in self._counts:
+            self._counts[stage] = BlockCounts(self.stages[stage], self.block, start % self.block)
+        within = self._counts[stage].before(slot - start)
+        return tuple(map(sum, zip(self._draws_before[stage], within, strict=True)))
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int], _Part]:
+        return {}
+
+    def _part(self, block: int, stage: int) -> _Part:
+        """Return the slots of a block that lie in a stage."""
+        known = self._parts.get((block, stage))
         if known is not None:
             return known
-        before, after = self.counts_before(block), self.counts_before(block + 1)
+        start = max(block * self.block, self.stage_starts[stage])
+        stop = min((block + 1) * self.block, self.stage_starts[stage + 1])
+        before, after = self._counts_at(stage, start), self._counts_at(stage, stop)
         counts = np.array(after, np.int64) - np.array(before, np.int64)
-        size = int(counts.sum())
-        permuted = np.argsort(_mix(np.arange(size, dtype=np.uint64), _key("block", self.seed, block)), kind="stable")
-        sources = np.empty(size, np.int64)
-        sources[permuted] = np.repeat(np.arange(len(self.sources), dtype=np.int64), counts)
-        rank = np.empty(size, np.int64)
-        rank[permuted] = np.arange(size)
-        draws = np.empty(size, np.int64)
-        for index, (first, stop) in enumerate(zip(before, after, strict=True)):
-            slots = np.flatnonzero(sources == index)
-            epoch = max(1, self.sources[index].windows_available)
-            while first < stop:  # an epoch ends before the next begins, also inside a block
-                end = min(stop, (first // epoch + 1) * epoch)
+        if self.order == "input":
+            order = _evenly(counts)
+            rank = np.arange(stop - start)
+        else:
+            within = np.arange(start - block * self.block, stop - block * self.block, dtype=np.uint64)
+            order = np.argsort(_mix(within, _key("block", self.seed, block)), kind="stable")
+            rank = np.empty(stop - start, np.int64)
+            rank[order] = np.arange(stop - start)
+        sources = np.empty(stop - start, np.int64)
+        sources[order] = np.repeat(np.arange(len(self.sources), dtype=np.int64), counts)
+        draws = np.empty(stop - start, np.int64)
+        for index, slots in _runs_of(sources):
+            first, last = before[index], after[index]
+            epoch = self.sources[index].windows_available
+            while first < last:  # an epoch ends before the next begins, also inside a block
+                end = min(last, (first // epoch + 1) * epoch)
                 part, slots = slots[: end - first], slots[end - first :]
                 draws[part[np.argsort(rank[part])]] = np.arange(first, end, dtype=np.int64)
                 first = end
-        while len(self._blocks) >= _CACHED_BLOCKS:
-            self._blocks.pop(next(iter(self._blocks)))
-        self._blocks[block] = sources, draws
-        return sources, draws
+        while len(self._parts) >= _CACHED_PARTS:
+            self._parts.pop(next(iter(self._parts)))
+        self._parts[block, stage] = _Part(start, sources, draws)
+        return self._parts[block, stage]
 
     def __getstate__(self) -> dict[str, Any]:
         # The cached tables are made again where the plan arrives.
-        return {name: getattr(self, name) for name in ("window", "seed", "sources", "block")}
+        return {name: getattr(self, name) for name in ("window", "seed", "sources", "block", "stages", "order")}
 
 
-class _BlockCounts:
-    """How many draws of each source precede slot n, for block boundaries n.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The slots of a block that lie in one stage: source and draw of each, from slot `start` on."""
 
-    With d draws of a source among N slots, its quota at n is q = d n / N. The counts are whole, never fall, add up to n,
-    and each is q rounded down or up, so that no source is ever a full draw from its share.
+    start: int
+    sources: Ints
+    draws: Ints
 
-    Sources with at least one draw per block on average are easy: rounding down at one boundary is never less than
-    rounding up at the one before, so any choice of who is rounded up will do, and the largest remainders are (Hamilton's
-    method). Smaller sources need care, as largest remainders take draws back (the Alabama paradox). Together they get
-    floor(their quota); a draw of a small source must come after its quota exceeds the draws before it and not after
-    its quota reaches the next whole number, which is a unit job with a release and a deadline; serving the earliest
-    deadline first meets every deadline whenever that is possible (Jackson 1955), and here it is, since the quotas are a
-    fractional schedule (the argument of Pfair scheduling: Baruah et al. 1996). Only where two or more sources are that
-    small is there a table, one entry for each of their draws.
+
+def _stage(
+    number: int, stage: Mapping[str, Any], order: str, entries: Sequence[tuple[str, Mapping[str, Any]]]
+) -> tuple[int, ...]:
+    """Return the draws of each source in one entry of the mixture's `stages`."""
+    if stage.get("order", order) != order:
+        raise ValueError(f"stage {number + 1}: its order is {stage['order']}, that of the mixture is {order}")
+    if strange := sorted({*stage["sources"]} - {name for name, _ in entries}):
+        raise ValueError(f"stage {number + 1} draws from {strange[0]!r}, which is no source of the mixture")
+    draws = tuple(int(stage["sources"].get(name, {"windows_drawn": 0})["windows_drawn"]) for name, _ in entries)
+    if sum(draws) != int(stage["num_slots"]):
+        raise ValueError(f"stage {number + 1}: num_slots is {stage['num_slots']}, its sources draw {sum(draws)}")
+    return draws
+
+
+def _runs_of(values: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each distinct value and where it stands, in order."""
+    if not values.size:
+        return
+    first = int(values[0])
+    if (values == first).all():  # one slot, or the slots of one block: the common case
+        yield first, np.arange(values.size)
+        return
+    order = np.argsort(values, kind="stable")
+    distinct, starts = np.unique(values[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
+
+
+def _evenly(counts: Ints) -> Ints:
+    """Return for each draw, those of the first source first, the slot that spreads every source evenly.
+
+    Draw j of c stands where (j + 1/2) / c of the slots have passed, ties in order of the sources. The quotients of equal
+    fractions are equal, and those of others differ by more than a rounding: both terms are below twice the block.
     """
-
-    def __init__(self, draws: tuple[int, ...], block: int) -> None:
-        self._draws = draws
-        self._slots = sum(draws)
-        self._block = block
-        small = [index for index, d in enumerate(draws) if 0 < d * block < self._slots]
-        self._large = [index for index, d in enumerate(draws) if d * block >= self._slots > 0]
-        self._small_draws = sum(draws[index] for index in small)
-        self._positions = self._schedule(small) if len(small) > 1 else dict.fromkeys(small)
-
-    def before(self, n: int) -> tuple[int, ...]:
-        """Return the counts at slot n, a block boundary or the end."""
-        counts = [0] * len(self._draws)
-        if n == 0:
-            return tuple(counts)
-        small = self._small_draws * n // self._slots
-        for index, positions in self._positions.items():
-            counts[index] = small if positions is None else int(np.searchsorted(positions, small))
-        left = n - small
-        remainders = []
-        for index in self._large:
-            counts[index], remainder = divmod(self._draws[index] * n, self._slots)
-            left -= counts[index]
-            remainders.append((-remainder, index))
-        for _, index in sorted(remainders)[:left]:
-            counts[index] += 1
-        return tuple(counts)
-
-    def _schedule(self, small: list[int]) -> dict[int, Ints | None]:
-        """Return, for each small source, the positions of its draws among all draws of small sources."""
-        taken: dict[int, list[int]] = {index: [] for index in small}
-        waiting = [(0, index) for index in small]  # (block of release, source): each source's next draw
-        heapq.heapify(waiting)
-        ready: list[tuple[int, int]] = []  # (block of deadline, source)
-        for position in range(self._small_draws):
-            # The block at whose end the small sources' common quota reaches position + 1.
-            now = self._block_reaching(self._small_draws, position + 1)
-            while waiting and waiting[0][0] <= now:
-                _, index = heapq.heappop(waiting)
-                heapq.heappush(ready, (self._block_reaching(self._draws[index], len(taken[index]) + 1), index))
-            deadline, index = heapq.heappop(ready)
-            assert deadline >= now, "a small source is late: the quotas are no schedule"
-            taken[index].append(position)
-            if len(taken[index]) < self._draws[index]:
-                heapq.heappush(waiting, (self._block_exceeding(self._draws[index], len(taken[index])), index))
-        return {index: np.array(positions, np.int64) for index, positions in taken.items()}
-
-    def _block_reaching(self, draws: int, count: int) -> int:
-        """Return the first block at whose end the quota is at least `count`."""
-        return -(-count * self._slots // (draws * self._block)) - 1
-
-    def _block_exceeding(self, draws: int, count: int) -> int:
-        """Return the first block at whose end the quota is more than `count`."""
-        return count * self._slots // (draws * self._block)
+    each = np.repeat(counts, counts)
+    j = np.arange(each.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    slots = np.empty(each.size, np.int64)
+    slots[np.argsort((2 * j + 1) / (2 * each), kind="stable")] = np.arange(each.size)
+    return slots
 
 
 class _Permutation:
