@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,6 +224,64 @@ def report(run: RunPath) -> None:
     print(f"Open {run / 'report.html'}")
 
 
+class Format(StrEnum):
+    """What `curate export` writes."""
+
+    megatron = "megatron"
+    npy = "npy"
+    nanotron = "nanotron"
+    parquet = "parquet"
+    hf = "hf"
+
+
+@app.command()
+def export(
+    run: RunPath,
+    format: Annotated[Format, typer.Option(help="The layout, see above.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option(help="A new or empty folder.  [default: exports/<run>-<format>]", show_default=False)
+    ] = None,
+    source: Annotated[list[str] | None, typer.Option(help="Only this source; may be repeated.")] = None,
+    split: Annotated[str | None, typer.Option(help="Only train or validation.  [default: both]")] = None,
+    order: Annotated[str, typer.Option(help="arranged: each document once; mixture: as training reads.")] = "arranged",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings only.")] = False,
+) -> None:
+    """Write the corpus of a finished run for another trainer, or as a dataset, with a card.
+
+    Token ids, exactly those of the run, each document ended by its end-of-text id:
+
+      megatron   <split>/<source>/00000.bin and .idx: Megatron-LM's indexed dataset; blend.json has the weights of the
+                 mixture for --per-split-data-args-path.
+
+      npy        <split>/<source>/00000.npy: raw ids as OLMo-core maps them; .csv.gz beside it names the documents.
+
+      nanotron   <split>/<source>/00000.ds with .ds.index and .ds.metadata, as datatrove writes them.
+
+    Texts, with id, source, url, language and metadata:
+
+      parquet    <split>/<source>/00000.parquet
+
+      hf         a folder that datasets.load_dataset opens: README.md with its configurations, data/<source>/*.parquet.
+
+    The folder appears whole or not at all; the same command after a stop goes on where it stopped. Every shard read is
+    held against its manifest, every file written against the run's counts. CARD.md (README.md for hf) is a dataset card:
+    sources, licences, counts, filters and what each removed, dates, known gaps. export.json lists the files with sha256.
+
+    With --order mixture the files hold the windows of training in its order, repetitions included, so that another trainer
+    sees what ours sees.
+
+    Examples: curate export runs/web_code_books --format hf
+    and curate export runs/web_code_books --format npy --split train --source web
+    """
+    from curate.export.write import export as export_run
+
+    made = export_run(run, format.value, output=output, sources=source or (), split=split, order=order, quiet=quiet)
+    if not quiet:
+        what = "windows" if order == "mixture" else "documents"
+        ids = f" ({made.tokens:,} token ids)" if made.tokens else ""
+        print(f"{made.documents:,} {what}{ids} in {made.output}; read {made.card} first.")
+
+
 def _show(result: Any, lines: list[str], output: Path | None, render: Callable[[Any], str] | None = None) -> None:
     """Print an answer, and write all of it where `--output` says: as a page where one is made of it and the name asks."""
     from curate.cache import write_bytes, write_json
@@ -246,7 +304,7 @@ def _later(name: str) -> Any:
     return command
 
 
-for _name in ("compare", "ablate", "export"):
+for _name in ("compare", "ablate"):
     app.command(_name, context_settings=_LATER)(_later(_name))
 for _parent, _group, _names in (
     ("mixture", mixture_app, ("plan", "optimize")),

@@ -1,0 +1,126 @@
+"""What a card tells of the files: their layout, and how each trainer opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from curate.export.markdown import fenced
+from curate.report.display import number
+
+_FILES = {
+    "megatron": "`<split>/<source>/<number>.bin` and `.idx`: Megatron-LM's indexed dataset, a sequence and document each.",
+    "npy": "`<split>/<source>/<number>.npy`: raw little-endian ids without a header, as OLMo-core maps them (not `numpy.load`); "
+    "`.csv.gz` beside it has a line for each document: start, end, id, file of the run that lists it, row there.",
+    "nanotron": "`<split>/<source>/<number>.ds`: raw little-endian ids, as datatrove writes and nanotron reads them; "
+    "`.ds.index` beside it has the end of each document in ids (uint64), `.ds.metadata` tokenizer, width and number of ids.",
+    "parquet": "`<split>/<source>/<number>.parquet`: a row for each document, with the columns of the run.",
+    "hf": "`data/<source>/<split>-<number>-of-<count>.parquet`: a row for each document.",
+}
+_COLUMNS = """\
+`id` (32 hex digits, the same in every run over the same input), `source`, `url`, `path` of the input file, `text`, `language`,
+`metadata` (a JSON object, as the input has it, with what the recipe adds), `split`, `cluster_size` (copies of the document that
+were found, itself included)."""
+_BESIDE = (
+    "`export.json` lists every file with bytes and sha256; `recipe.yaml` and `manifest.json` are those of the run."
+)
+
+
+def reading(format_name: str, order: str, *, dtype: str, vocab_size: int, eos_id: int, window: int) -> list[str]:
+    """Return the lines on the files of an export.
+
+    Args:
+        format_name: One of the formats.
+        order: `arranged` or `mixture`.
+        dtype: Of the run's ids; unused, as the next two, by Parquet and Hugging Face.
+        vocab_size: Ids are below it.
+        eos_id: Ends a document.
+        window: Inputs of a training window; used with `mixture`.
+    """
+    lines = [_FILES[format_name], ""]
+    if format_name in ("parquet", "hf"):
+        lines += [f"Columns: {_COLUMNS}", ""]
+    else:
+        stored = "int32" if (format_name, dtype) == ("megatron", "uint32") else dtype
+        lines += [f"Ids are {stored}, below {number(vocab_size)}; {eos_id} ends a document.", ""]
+        if order == "mixture":
+            lines += [*_windows(format_name, window), ""]
+        else:
+            lines += [
+                "Each document stands once, where the run has it: by a hash of seed and id, unless the recipe says otherwise.",
+                "",
+            ]
+    lines += [_BESIDE, ""]
+    return lines + fenced(_snippet(format_name, order, dtype, vocab_size, eos_id, window), "python")
+
+
+def _windows(format_name: str, window: int) -> list[str]:
+    length = window + 1
+    lines = [
+        f"The files hold the windows of training in its order, {number(length)} ids each: {number(window)} inputs and, behind "
+        f"them, the last target. So `ids.reshape(-1, {length})` gives a row for each slot, inputs `row[:-1]`, targets `row[1:]`.",
+        "A window may begin and end inside of a document.",
+    ]
+    if format_name == "megatron":
+        lines.append(
+            "Megatron shuffles what it reads: it keeps the windows (with `add_extra_token_to_sequence=False` and a "
+            f"sequence length of {number(length)}), not their order."
+        )
+    return lines
+
+
+def _snippet(name: str, order: str, dtype: str, vocab_size: int, eos_id: int, window: int) -> str:
+    length = window + 1 if order == "mixture" else 2048
+    stem = "train/mixture/00000" if order == "mixture" else "train/<source>/00000"
+    if name == "megatron":
+        return (
+            "from megatron.core.datasets.indexed_dataset import IndexedDataset\n"
+            f'documents = IndexedDataset("{stem}")  # documents[0]: ids of the first'
+        )
+    if name == "npy":
+        return (
+            "from glob import glob\n"
+            "from olmo_core.data import NumpyDatasetDType, NumpyFSLDatasetConfig, TokenizerConfig\n"
+            f"tokenizer = TokenizerConfig(vocab_size={vocab_size}, eos_token_id={eos_id}, pad_token_id={eos_id})\n"
+            'paths = sorted(glob("train/**/*.npy", recursive=True))\n'
+            f"dataset = NumpyFSLDatasetConfig(paths=paths, dtype=NumpyDatasetDType.{dtype}, sequence_length={length},\n"
+            '                                tokenizer=tokenizer, work_dir="/tmp/work").build()'
+        )
+    if name == "nanotron":
+        size = {"uint16": 2, "uint32": 4}[dtype]
+        return (
+            "from datatrove.utils.dataset import DatatroveFolderDataset\n"
+            f'dataset = DatatroveFolderDataset("train", seq_len={length - 1}, filename_pattern="**/*.ds", token_size={size})'
+        )
+    if name == "parquet":
+        return 'import polars\ndocuments = polars.scan_parquet("train/**/*.parquet")'
+    return (
+        "from datasets import load_dataset\n"
+        'everything = load_dataset("path/of/this/folder", split="train")\n'
+        'one = load_dataset("path/of/this/folder", "<source>", split="train", streaming=True)'
+    )
+
+
+def blend(written: Mapping[str, Mapping[str, Any]], mixture: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Megatron's `--per-split-data-args-path`: for each split, weights and prefixes in turns.
+
+    A stream's weight is its share of the mixture (of the tokens where there is no mixture, and of the validation tokens),
+    divided over its files by their tokens.
+    """
+    splits: dict[str, Any] = {}
+    sources = mixture.get("sources") or {}
+    for split, name in (("train", "train"), ("validation", "valid")):
+        files = {path: one for path, one in written.items() if one["split"] == split}
+        totals: dict[str, int] = {}
+        for one in files.values():
+            totals[one["source"]] = totals.get(one["source"], 0) + one["tokens"]
+        words: list[str] = []
+        for path, one in files.items():
+            weight = one["tokens"] / sum(totals.values())
+            if split == "train" and sources:  # a source that the mixture does not name is not drawn
+                share = sources.get(one["source"], {}).get("weight_realised", 0)
+                weight = share * one["tokens"] / totals[one["source"]]
+            if weight:
+                words += [f"{weight:.9g}", path.removesuffix(".bin")]
+        splits[name] = words or None
+    return splits | {"test": None}

@@ -1,0 +1,117 @@
+"""What of a run is exported: its sources, splits and files, looked at before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from curate.cache import sha256_file
+from curate.errors import InputError, UsageError
+from curate.report.run import RunFolder
+from curate.tokens.shard import TokenSource
+
+SPLITS = ("train", "validation")
+AGAIN = "Run the recipe again, or restore the file from where it was written."
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a run that an export holds.
+
+    Attributes:
+        run: The run folder.
+        sources: Names, in the run's order.
+        splits: `train`, `validation` or both.
+    """
+
+    run: RunFolder
+    sources: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, sources: Sequence[str], split: str | None) -> Selection:
+        """Return what `--source` and `--split` choose of a finished run.
+
+        Raises:
+            UsageError: If there is no such run, it is not finished, or has no such source.
+        """
+        run = RunFolder.open(path)
+        again = "Run its recipe again: what is finished stays."
+        if not (path / "manifest.json").is_file():
+            raise UsageError(
+                f"{path}: this run is not finished: it has no manifest.json, which is written last. {again}"
+            )
+        collected = tuple(name for name in run.sources if _has_documents(run, name) or _has_tokens(run, name))
+        if not collected:
+            raise UsageError(
+                f"{path}: this run ended before its documents were collected. Run its recipe without --until."
+            )
+        unknown = [name for name in sources if name not in collected]
+        if unknown:
+            raise UsageError(f"--source {unknown[0]}: the run has no such source. It has: {', '.join(collected)}.")
+        chosen = tuple(name for name in collected if not sources or name in sources)
+        return cls(run, chosen, SPLITS if split is None else (split,))
+
+    @cached_property
+    def with_documents(self) -> tuple[str, ...]:
+        """Sources with texts; token files that a recipe reads have none."""
+        return tuple(name for name in self.sources if _has_documents(self.run, name))
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """Token streams of the sources: `<source>`, or `<source>/<group>` where the mixture divides one."""
+        return tuple(name for name in self.run.streams if name.partition("/")[0] in self.sources)
+
+    def tokens(self, stream: str, split: str) -> TokenSource:
+        """Open a stream's tokens.
+
+        Raises:
+            InputError: If a file is absent or damaged.
+        """
+        return TokenSource.open(self.run.path / "tokens" / stream, split)
+
+    def documents(self, source: str) -> tuple[Path, ...]:
+        """Return the Parquet files of a source's documents."""
+        return self.run.shards("documents", source)
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """Digests of what the export is made from; documents by size, their counts are held against the manifest."""
+        names = ["manifest.json", "recipe.yaml", "mixture.json", "tokenizer/card.json"]
+        names += [f"tokens/{stream}/manifest.json" for stream in self.streams]
+        digests = {name: sha256_file(self.run.path / name) for name in names if (self.run.path / name).is_file()}
+        sizes = {
+            str(path.relative_to(self.run.path)): path.stat().st_size
+            for source in self.with_documents
+            for path in self.documents(source)
+        }
+        return {"digests": digests, "sizes": sizes}
+
+
+def _has_documents(run: RunFolder, source: str) -> bool:
+    return bool(run.shards("documents", source))
+
+
+def _has_tokens(run: RunFolder, source: str) -> bool:
+    return any(stream.partition("/")[0] == source for stream in run.streams)
+
+
+def check_rows(selection: Selection, source: str, documents: int, num_bytes: int) -> None:
+    """Compare what a source's document files hold with the run's ledger.
+
+    Raises:
+        InputError: If they do not agree.
+    """
+    entry = selection.run.manifest.get("ledger", {}).get(source)
+    if entry is None:
+        return
+    place = str(selection.run.path / "documents" / source)
+    for what, found, expected in (
+        ("documents", documents, int(entry["kept"])),
+        ("bytes of text", num_bytes, int(entry["bytes"]["kept"])),
+    ):
+        if found != expected:
+            raise InputError(place, f"holds {found:,} {what}, manifest.json says {expected:,}.", AGAIN)
