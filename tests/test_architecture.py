@@ -119,7 +119,10 @@ ROOMS = (
         sees=(*BELOW_RECIPE, "recipe", "run"),
     ),
     Room("ablate", ("curate.ablate",), sees=("core", "text", "machine", "recipe", "report", "run")),
-    Room("cli", ("curate.cli", "curate.__main__"), sees=("core", "machine", "recipe", "report", "run", "classifiers", "ablate", "package")),
+    # reads the published files of a run folder alone
+    Room("export", ("curate.export.*",), sees=("core", "text", "machine", "report", "stated", "tokenizer", "package")),
+    Room("cli", ("curate.cli", "curate.__main__"),
+        sees=("core", "machine", "recipe", "report", "run", "classifiers", "ablate", "export", "package")),
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily
     # the trainer knows the token shards and nothing else of curate, and curate never imports it
     Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order")),
