@@ -43,7 +43,7 @@ from curate.recipe import (
 from curate.refusal import fields, nearest, refusals, shown, unknown_key, wanted_mapping
 from curate.stage import Source, Step
 from curate.stated import Stated
-from curate.tokens.tokenizer import TokenizerSettings
+from curate.tokens.settings import TokenizerSettings
 from curate.yamlfile import Key, Tree, dotted, merge, override, read
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}\Z")

@@ -47,7 +47,7 @@ from curate.read.warc import Warc
 from curate.rewrite.pii import Pii
 from curate.stage import Extractor, Repair, Rule, Settings, Source, Step
 from curate.stated import Stated
-from curate.tokens.tokenizer import TokenizerSettings
+from curate.tokens.settings import TokenizerSettings
 from curate.yamlfile import dump, plain
 
 READERS: Mapping[str, type[Source]] = {

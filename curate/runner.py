@@ -51,8 +51,8 @@ _OURS = re.compile(
     r"(extracted|sizes|decisions|edits|repeated|documents|signatures)/[^/]+/\d{5}\.parquet"
     r"|signatures/manifest\.json"
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
-    r"|tokens/[^/]+/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
-    r"|tokenizer/(tokenizer\.model|card\.json)"
+    r"|tokens/[^/]+(/[^/]+)?/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
+    r"|tokenizer/(tokenizer\.model|tokenizer\.json|card\.json)"
     r"|(duplicates|semantic|earlier|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
@@ -434,16 +434,15 @@ def _begin(folder: Path, recipe: Recipe, progress: Progress) -> None:
 
 def _preflight(recipe: Recipe, store: Cache, folder: Path, *, train: bool) -> None:
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
-    from curate.sources import resolve_paths
-
     read_corpora(recipe, store, (folder, store.root / "entries"))
     check_semantic(recipe, store)
     settings = recipe.tokenizer
-    if settings is not None and settings.load is not None and not is_remote(expand_variables(settings.load)):
-        from curate.tokens.tokenizer import Tokenizer
+    if settings is not None and settings.load is not None:
+        from curate.tokenizer_inputs import find_tokenizer
+        from curate.tokens.tokenizer import load_tokenizer
 
-        path = resolve_paths((settings.load,), recipe, store, "tokenizer.load")[0].url
-        tokenizer = Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
+        found = find_tokenizer(recipe, store)
+        tokenizer = load_tokenizer(found.path, eos=found.settings.eos, bos=found.settings.bos)
         if recipe.token_sources:
             from curate.sources import check_token_files
 

@@ -254,4 +254,4 @@ def _same_tokenizer(path: Path, sha256: str) -> None:
         return
     if isinstance(known, str) and known != sha256:
         problem = f"the manifest beside it says that another tokenizer made it ({known[:12]}..., not {sha256[:12]}...)."
-        raise InputError(str(path), problem, "Load the tokenizer of that run: tokenizer/tokenizer.model in its folder.")
+        raise InputError(str(path), problem, "Load the tokenizer of that run: the folder tokenizer in its folder.")

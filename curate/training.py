@@ -22,7 +22,7 @@ from curate.errors import CurateError, Problem, RecipeError, StageError
 from curate.groups import CLUSTER_SIZE, ByLabel
 from curate.plan import Task
 from curate.recipe import PRESET_CONTEXT, Train
-from curate.sources import resolve_paths
+from curate.tokenizer_inputs import find_tokenizer
 
 _DEFAULT_WINDOW = 2048
 _SAVED = 85  # the trainer saved and wants to be started again
@@ -68,6 +68,7 @@ class Training:
         self.recipe = curation.recipe
         self.workers = workers
         self.wanted = train and self.recipe.train is not None
+        self.settings = self.recipe.tokenizer  # with the marks that files beside a loaded one tell
         self.tokenizer = ""  # result key
         self.tokenizer_sha256 = ""
         self.encoded: dict[str, list[str]] = {name: [] for name in self.recipe.names()}  # source -> keys, in order
@@ -88,9 +89,9 @@ class Training:
         for shard in run.shards:
             documents = run.entry(shard.collected).files["documents.parquet"]["sha256"]
             shard.encoded = run.key(
-                "encode", documents=documents, tokenizer=self.tokenizer_sha256, stage=stage_key(self.recipe.tokenizer)
+                "encode", documents=documents, tokenizer=self.tokenizer_sha256, stage=stage_key(self.settings)
             )
-            arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.recipe.tokenizer)
+            arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.settings)
             tasks.append(Task("encode", shard.source.name, shard.name, (shard.encoded,), encode_shard, arguments))
             self.encoded[shard.source.name].append(shard.encoded)
         run.perform("encode", tasks + self._token_files())
@@ -118,12 +119,12 @@ class Training:
                     reader=stage_key(source.reader),
                     files=[(one.pattern, one.path, one.digest, index and index.digest) for one, index in group],
                     tokenizer=self.tokenizer_sha256,
-                    stage=stage_key(self.recipe.tokenizer),
+                    stage=stage_key(self.settings),
                     limit=run.limit,
                     sample=None if run.sample is None else (run.sample, seed),
                 )
                 self.encoded[source.name].append(key)
-                arguments = (key, inputs, self.tokenizer, self.recipe.tokenizer)
+                arguments = (key, inputs, self.tokenizer, self.settings)
                 tasks.append(Task("encode", source.name, f"{number:05d}", (key,), take_tokens, arguments))
         return tasks
 
@@ -152,14 +153,16 @@ class Training:
 
     def _tokenizer(self) -> dict[str, Any]:
         """Make the tokenizer; return its card."""
-        from curate.phases.tokens import load_tokenizer, train_tokenizer
+        from curate.phases.tokens import load_tokenizer, tokenizer_file_of, train_tokenizer
 
-        run, settings = self.curation, self.recipe.tokenizer
+        run, settings = self.curation, self.settings
         assert settings is not None
         if settings.load is not None:
-            file = resolve_paths((settings.load,), self.recipe, run.cache, "tokenizer.load")[0]
-            self.tokenizer = run.key("encode", load=file.digest, stage=stage_key(settings))
-            task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, (self.tokenizer, settings, file))
+            found = find_tokenizer(self.recipe, run.cache)
+            settings = self.settings = found.settings
+            self.tokenizer = run.key("encode", load=found.digest, stage=stage_key(settings))
+            arguments: tuple[Any, ...] = (self.tokenizer, settings, found.path)
+            task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, arguments)
         else:
             shards = [(shard.source.name, shard.collected) for shard in run.shards]
             weights = self.recipe.mixture.by_source() if self.recipe.mixture is not None else {}
@@ -176,10 +179,10 @@ class Training:
             arguments = (self.tokenizer, settings, shards, weights, seed)
             task = Task("encode", "", "tokenizer", (self.tokenizer,), train_tokenizer, arguments)
         run.perform("encode", [task])
-        run.publish(self.tokenizer, "tokenizer.model", "tokenizer/tokenizer.model")
-        run.publish(self.tokenizer, "card.json", "tokenizer/card.json")
         entry = run.entry(self.tokenizer)
-        self.tokenizer_sha256 = entry.files["tokenizer.model"]["sha256"]
+        for file in entry.files:
+            run.publish(self.tokenizer, file, f"tokenizer/{file}")
+        self.tokenizer_sha256 = entry.files[tokenizer_file_of(entry)]["sha256"]
         card: dict[str, Any] = json.loads(entry.path("card.json").read_text())
         return card
 
@@ -196,7 +199,7 @@ class Training:
         tasks = []
         for name, encoded in self.encoded.items():
             known: dict[str, Any] = {"encoded": encoded, "tokenizer": self.tokenizer_sha256, "seed": self.recipe.seed}
-            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.recipe.tokenizer, self.recipe.seed)
+            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.settings, self.recipe.seed)
             if name not in groups:
                 key = self.arranged[name] = run.key("arrange", **known)
                 tasks.append(Task("arrange", name, "", (key,), arrange_source, (key, name, *arguments)))

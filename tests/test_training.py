@@ -14,7 +14,7 @@ import curate
 from curate.errors import CurateError, InputError, RecipeError
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
-from curate.tokens.tokenizer import Tokenizer
+from curate.tokens.tokenizer import load_tokenizer
 
 TRAIN = """\
 train:
@@ -52,7 +52,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tokens_are_the_documents(finished: Path) -> None:
     import pyarrow.parquet as pq
 
-    tokenizer = Tokenizer.load(finished / "run" / "tokenizer" / "tokenizer.model")
+    tokenizer = load_tokenizer(finished / "run" / "tokenizer" / "tokenizer.model")
     for source in ("one", "two"):
         rows = pq.read_table(finished / "run" / "documents" / source).to_pylist()
         for split in ("train", "validation"):

@@ -16,8 +16,9 @@ from curate.plan import TaskContext
 from curate.read.token_files import TokenFiles, open_tokens
 from curate.text.hashing import choice_hash, document_id
 from curate.tokens.arrange import ENCODED
+from curate.tokens.settings import TokenizerSettings
 from curate.tokens.shard import dtype_for, stored_dtype
-from curate.tokens.tokenizer import Tokenizer, TokenizerSettings
+from curate.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from curate.read.token_files import Ids

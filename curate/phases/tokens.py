@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.cache import Entry
 from curate.dedup.spill import Sorter
 from curate.groups import group_finder
-from curate.inputs import InputFile, fetch
 from curate.ledger import balance
 from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
+from curate.tokens.sentencepiece_training import train_tokenizer as learn
+from curate.tokens.settings import TokenizerSettings
 from curate.tokens.shard import ShardInfo, dtype_for, write_manifest
-from curate.tokens.tokenizer import Tokenizer, TokenizerSettings
-from curate.tokens.tokenizer import train_tokenizer as learn
+from curate.tokens.tokenizer import TOKENIZER_FILES, Tokenizer
+from curate.tokens.tokenizer import load_tokenizer as load
 
 SPLITS = ("train", "validation")
 GROUPS = pa.schema([pa.field("group", pa.int32(), nullable=False)])
@@ -142,26 +143,34 @@ def _texts(
             yield text.encode()[: draw.last_bytes].decode(errors="ignore")
 
 
-def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, file: InputFile) -> None:
-    """Write tokenizer.model and card.json of a tokenizer that the recipe names."""
-    with context.scratch() as folder, context.writing(key) as output:
-        path = fetch(file, folder)
-        loaded = Tokenizer.load(path, eos=settings.eos, bos=settings.bos)
-        shutil.copyfile(path, output.path("tokenizer.model"))
+def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, path: Path) -> None:
+    """Write the file, under its name in a run folder, and card.json of a tokenizer that the recipe names."""
+    loaded = load(path, eos=settings.eos, bos=settings.bos)
+    with context.writing(key) as output:
+        output.path(loaded.file_name).write_bytes(loaded.model)
         card = {
             "kind": "loaded",
+            "format": loaded.file_name,
             "vocab_size": loaded.vocab_size,
             "eos_id": loaded.eos_id,
+            "bos_id": loaded.bos_id,
             "sha256": loaded.sha256,
             "lossless": loaded.lossless,
         }
-        output.path("card.json").write_text(json.dumps(card, indent=2) + "\n")
+        output.path("card.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings) -> Tokenizer:
     """Return the tokenizer that a result holds."""
+    entry = context.entry(key)
     eos = settings.eos if settings.load is not None else settings.trained_eos
-    return Tokenizer.load(context.entry(key).path("tokenizer.model").read_bytes(), eos=eos, bos=settings.bos)
+    return load(entry.path(tokenizer_file_of(entry)).read_bytes(), eos=eos, bos=settings.bos)
+
+
+def tokenizer_file_of(entry: Entry) -> str:
+    """Return the name of the tokenizer's file in a result."""
+    [name] = [name for name in TOKENIZER_FILES if name in entry.files]
+    return name
 
 
 def encode_shard(

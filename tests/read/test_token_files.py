@@ -10,8 +10,10 @@ import pytest
 import curate
 from curate.errors import InputError, RecipeError
 from curate.read.token_files import TokenFiles, open_tokens
+from curate.tokens.sentencepiece_training import train_tokenizer
+from curate.tokens.settings import SentencePiece, TokenizerSettings
 from curate.tokens.shard import TokenSource
-from curate.tokens.tokenizer import SentencePiece, Tokenizer, TokenizerSettings, train_tokenizer
+from curate.tokens.tokenizer import load_tokenizer
 
 EOS = 2
 RUNS = [[5, 6, 7], [8], [9, 10]]
@@ -153,7 +155,7 @@ def model():
 
 def encoded(model):
     """Return the ids of each of the last ten texts, EOS included."""
-    tokenizer = Tokenizer(model)
+    tokenizer = load_tokenizer(model)
     return [[*tokenizer.encode(text).tolist(), tokenizer.eos_id] for text in TEXTS[30:]]
 
 
@@ -181,7 +183,7 @@ def test_tokens_enter_at_arrange(project, model):
     manifest = run(project)
     source = TokenSource.open(project / "run" / "tokens" / "given")
     source.verify()
-    tokenizer = Tokenizer(model)
+    tokenizer = load_tokenizer(model)
     assert sorted(tokenizer.decode(ids) for _, ids in source.documents()) == sorted(TEXTS[30:])
     assert TokenSource.open(project / "run" / "tokens" / "given", "validation").num_documents == 0
     ledger = manifest["ledger"]["given"]

@@ -9,8 +9,10 @@ import pytest
 from curate.errors import InputError
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import ENCODED, EncodedShard, arrange, encode_documents
+from curate.tokens.sentencepiece_training import train_tokenizer
+from curate.tokens.settings import SentencePiece, TokenizerSettings
 from curate.tokens.shard import TokenSource, write_manifest
-from curate.tokens.tokenizer import SentencePiece, Tokenizer, TokenizerSettings, train_tokenizer
+from curate.tokens.tokenizer import load_tokenizer
 
 TEXTS = ["one", "two \u00e9", "", "three four five", "</s> six\n\n\tseven", "eight"]
 SPLITS = ["train", "train", "train", "validation", "train", "validation"]
@@ -19,7 +21,7 @@ SPLITS = ["train", "train", "train", "validation", "train", "validation"]
 @pytest.fixture(scope="module")
 def tokenizer():
     settings = TokenizerSettings(train=SentencePiece(vocab_size=300))
-    return Tokenizer.load(train_tokenizer(TEXTS * 5, settings).model)
+    return load_tokenizer(train_tokenizer(TEXTS * 5, settings).model)
 
 
 def document_id(number):
@@ -116,7 +118,7 @@ def test_documents_stand_in_the_order_of_their_hash(tmp_path, tokenizer):
 
 @pytest.mark.parametrize(("bos", "count"), [(True, 3), (False, 0)])
 def test_begin_and_end_marks(tmp_path, tokenizer, bos, count):  # case tok-002
-    marked = Tokenizer.load(tokenizer.model, bos=bos)
+    marked = load_tokenizer(tokenizer.model, bos=bos)
     shard = shard_paths(tmp_path)
     encode_documents(batches(["one", "two", "three"], ["train"] * 3, 2), marked, shard)
     put(marked, [shard], tmp_path / "out", tmp_path / "s")

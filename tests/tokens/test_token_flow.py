@@ -12,8 +12,10 @@ import pytest
 from curate.mix import Mixture, plan_mixture
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.order import Plan
+from curate.tokens.sentencepiece_training import train_tokenizer
+from curate.tokens.settings import SentencePiece, TokenizerSettings
 from curate.tokens.shard import TokenSource, write_manifest
-from curate.tokens.tokenizer import SentencePiece, Tokenizer, TokenizerSettings, train_tokenizer
+from curate.tokens.tokenizer import load_tokenizer
 
 DATA = Path(os.environ.get("CURATE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 FILES = {"books": DATA / "04_books" / "books.jsonl.gz", "code": DATA / "05_code" / "code.jsonl.gz"}
@@ -40,7 +42,7 @@ def corpus():
 def tokenizer(request, corpus):
     texts = [text for documents in corpus.values() for text in documents.values()]
     training = SentencePiece(vocab_size=2000, model=request.param, sample_bytes="400k")
-    return Tokenizer.load(train_tokenizer(texts[::5], TokenizerSettings(train=training)).model)
+    return load_tokenizer(train_tokenizer(texts[::5], TokenizerSettings(train=training)).model)
 
 
 def test_from_text_to_slots_and_back(tmp_path, corpus, tokenizer):

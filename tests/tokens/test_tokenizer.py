@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.errors import InputError, StageError
+from curate.tokens.sentencepiece_training import train_tokenizer
+from curate.tokens.settings import SentencePiece, TokenizerSettings
 from curate.tokens.shard import ShardWriter, TokenSource, write_manifest
-from curate.tokens.tokenizer import SentencePiece, Tokenizer, TokenizerSettings, train_tokenizer
+from curate.tokens.tokenizer import load_tokenizer
 
 TEXTS = [
     "The lock keeper wrote the toll of the barge in the book, and the barge left the town.\n\nIn 1873 the toll was 12 pence.",
@@ -31,7 +33,7 @@ def train(texts=TEXTS, *, eos=None, bos=False, **options):
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def tokenizer(request):
-    return Tokenizer.load(train(model=request.param).model)
+    return load_tokenizer(train(model=request.param).model)
 
 
 CODE = "def f(x):\n    if x:\n\treturn  1\n\n\n  two  spaces \r\nend"
@@ -60,7 +62,7 @@ def test_white_space_of_code_is_whole_pieces(tokenizer):
 
 
 def test_runs_of_spaces_are_learned():
-    tokenizer = Tokenizer.load(train().model)  # the texts indent by 4 and by 8
+    tokenizer = load_tokenizer(train().model)  # the texts indent by 4 and by 8
     assert len(tokenizer.encode("    ")) == 1
 
 
@@ -100,7 +102,7 @@ def test_marks_in_a_text_are_ordinary_characters(tmp_path, eos):  # case tok-003
         "plain",
     ]
     # Also trained on such texts: the marks must not become pieces of a text.
-    tokenizer = Tokenizer.load(train(TEXTS + texts * 50, eos=eos).model, eos=eos)
+    tokenizer = load_tokenizer(train(TEXTS + texts * 50, eos=eos).model, eos=eos)
     source = write_shard(tmp_path, tokenizer, texts)
     assert np.count_nonzero(source.tokens(0, source.num_tokens) == tokenizer.eos_id) == 3
     assert [tokenizer.decode(ids) for _, ids in source.documents()] == texts
@@ -110,7 +112,7 @@ def test_marks_in_a_text_are_ordinary_characters(tmp_path, eos):  # case tok-003
 def test_a_long_line_takes_part_in_training():  # case tok-007
     texts = ["quillwort " * 6000, "the lock keeper wrote the toll", "the barge left the town"]
     trained = train(texts)
-    assert len(Tokenizer.load(trained.model).encode("quillwort")) <= 3
+    assert len(load_tokenizer(trained.model).encode("quillwort")) <= 3
     card = trained.card
     assert (card["training_documents"], card["skipped_documents"], card["skipped_bytes"]) == (3, 0, 0)
     assert card["training_bytes"] == 60_000 + 30 + 23
@@ -158,7 +160,7 @@ def test_a_tokenizer_pickles(tokenizer):
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 def test_the_same_texts_give_the_same_bytes(tmp_path, model):
     code = (
-        "import json, sys; from curate.tokens.tokenizer import *; "
+        "import json, sys; from curate.tokens.sentencepiece_training import *; from curate.tokens.settings import *; "
         "texts, model = json.loads(sys.stdin.read()); "
         "print(train_tokenizer(texts, TokenizerSettings(train=SentencePiece(vocab_size=400, model=model))).card['sha256'])"
     )
@@ -230,17 +232,17 @@ def test_an_end_mark_that_the_model_lacks_is_refused_with_those_it_has(tmp_path)
     with pytest.raises(
         InputError, match=r"tokenizer\.model: has no mark '<\|endoftext\|>'; its marks are '<s>', '</s>'"
     ):
-        Tokenizer.load(path, eos="<|endoftext|>")
+        load_tokenizer(path, eos="<|endoftext|>")
     with pytest.raises(InputError, match="has no mark 'the'"):  # a piece of text cannot end a document
-        Tokenizer.load(path, eos="the")
-    assert Tokenizer.load(path, eos="<s>").eos_id == 1
-    assert Tokenizer.load(str(path)).eos_id == 2
+        load_tokenizer(path, eos="the")
+    assert load_tokenizer(path, eos="<s>").eos_id == 1
+    assert load_tokenizer(str(path)).eos_id == 2
 
 
 def test_a_begin_mark_on_request():
     model = train().model
-    assert Tokenizer.load(model).bos_id is None
-    assert Tokenizer.load(model, bos=True).bos_id == 1
+    assert load_tokenizer(model).bos_id is None
+    assert load_tokenizer(model, bos=True).bos_id == 1
 
 
 def test_a_model_of_other_settings_is_known_as_lossy():
@@ -252,20 +254,20 @@ def test_a_model_of_other_settings_is_known_as_lossy():
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=90, model_type="bpe", minloglevel=2, bos_id=-1
     )
-    tokenizer = Tokenizer.load(model.getvalue())
+    tokenizer = load_tokenizer(model.getvalue())
     assert not tokenizer.lossless
     assert tokenizer.decode(tokenizer.encode("the  lock")) == "the lock"
     with pytest.raises(InputError, match=r"no bos mark of its own.*'</s>'.*Remove tokenizer\.bos"):
-        Tokenizer.load(model.getvalue(), bos=True)
+        load_tokenizer(model.getvalue(), bos=True)
 
 
 def test_what_is_no_model_is_refused(tmp_path):
     path = tmp_path / "x.model"
     with pytest.raises(InputError, match=r"x\.model: cannot be read"):
-        Tokenizer.load(path)
+        load_tokenizer(path)
     path.write_bytes(b"no model")
     with pytest.raises(InputError, match=r"x\.model: is no sentencepiece model"):
-        Tokenizer.load(path)
+        load_tokenizer(path)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,7 @@ def test_what_is_no_model_is_refused(tmp_path):
         ({"train": {"vocab_size": 299}}, "300"),
         ({"train": {"kind": "words"}}, "sentencepiece"),
         ({"train": {"sample_bytes": "many"}}, "no count"),
-        ({"load": "tokenizer.json"}, "sentencepiece model"),
+        ({"load": "ranks.tiktoken"}, "sentencepiece model"),
         ({"load": "a.model", "train": {}}, "trained or loaded"),
         ({"eos": ""}, "at least 1"),
     ],
@@ -291,7 +293,8 @@ def test_settings_have_defaults():
 
 
 def test_settings_load_without_heavy_libraries():
-    code = "import sys, curate.tokens.tokenizer; print([m for m in ('numpy', 'pyarrow', 'sentencepiece') if m in sys.modules])"
+    heavy = "('numpy', 'pyarrow', 'sentencepiece', 'tokenizers')"
+    code = f"import sys, curate.tokens.tokenizer, curate.tokens.settings; print([m for m in {heavy} if m in sys.modules])"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
