@@ -62,6 +62,7 @@ CORE = (
     "curate.stage",
     "curate.compiled",
     "curate.listed",
+    "curate.arrow_files",
     "curate.words",
     "curate.tokens",
     "curate.tokens.shard",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
+from curate.arrow_files import arrow_batches, kind_of, stream_ends
 from curate.read.jsonl import Jsonl
 from curate.read.parquet import Parquet, records
 from curate.read.rows import MAX_BYTES, MAX_ROWS, Rows
@@ -33,8 +34,6 @@ _KEYWORD = re.compile(
     + "|".join(f"(?P<{name}>{words})" for name, words in _KEYWORDS.items())
     + r")(?=[ ._\-0-9]|\Z)"
 )
-_END_OF_STREAM = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")  # the second before Arrow 0.15
-_CONTINUATION = b"\xff\xff\xff\xff"
 
 
 class HuggingFace(Parquet):
@@ -71,15 +70,15 @@ class HuggingFace(Parquet):
 
     def cuts(self, file: IO[bytes], name: str, every: int) -> tuple[Cut, ...]:
         """Return cuts as the readers of the format do; Arrow files stay whole."""
-        kind = _kind_of(file)
-        if kind == "jsonl":
+        kind = kind_of(file)
+        if not kind:
             return self._jsonl().cuts(file, name, every)
         return super().cuts(file, name, every) if kind == "parquet" else ()
 
     def read_part(self, file: IO[bytes], name: str, start: Cut, stop: Cut | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows between two cuts."""
-        kind = _kind_of(file)
-        if kind == "jsonl":
+        kind = kind_of(file)
+        if not kind:
             yield from self._jsonl().read_part(file, name, start, stop)
             return
         if kind == "parquet":
@@ -102,7 +101,7 @@ class HuggingFace(Parquet):
 
         row = 0
         try:
-            for batch in _batches(file, kind):
+            for batch in arrow_batches(file, kind):
                 names = batch.schema.names
                 field = self.text if self.html is None else self.html
                 holds_text = [is_text(column.type) for column in batch.schema if column.name == field][-1:] != [False]
@@ -116,7 +115,7 @@ class HuggingFace(Parquet):
             detail = f"{name}, row {row}: cannot be read from here on ({error}). Fetch or write the file again"
             yield row, {"rule": "read.truncated" if row else "read.undecodable", "detail": detail}
             return
-        if kind == "stream" and not _ends(file):
+        if kind == "stream" and not stream_ends(file):
             detail = f"{name}, row {row}: the stream has no end mark: it is truncated. Fetch or write the file again"
             yield row, {"rule": "read.truncated", "detail": detail}
 
@@ -139,50 +138,3 @@ def split_of(path: str) -> str:
 def _canonical(name: str) -> str:
     found = _KEYWORD.fullmatch(name.lower())
     return name if found is None else str(found.lastgroup)
-
-
-def _kind_of(file: IO[bytes]) -> str:
-    """Return parquet, arrow (file with an index), stream, or jsonl."""
-    file.seek(0)
-    head = file.read(8)
-    file.seek(0)
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head.startswith(b"ARROW1"):
-        return "arrow"
-    return "stream" if head.startswith(_CONTINUATION) else "jsonl"
-
-
-def _batches(file: IO[bytes], kind: str) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of an Arrow file, each checked: offsets out of range would end the process."""
-    import pyarrow as pa
-
-    source = pa.PythonFile(file, mode="r")
-    if kind == "stream":
-        with pa.ipc.open_stream(source) as stream:
-            batches = iter(stream)
-            yield from map(_checked, batches)
-        return
-    with pa.ipc.open_file(source) as reader:
-        for number in range(reader.num_record_batches):
-            yield _checked(reader.get_batch(number))
-
-
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch.
-
-    Raises:
-        pa.ArrowInvalid: If its buffers contradict each other. Strings that are not UTF-8 are no fault: they are decoded.
-    """
-    import pyarrow as pa
-
-    raw = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
-    for column in batch.columns:
-        (column.view(raw[column.type]) if column.type in raw else column).validate(full=True)
-    return batch
-
-
-def _ends(file: IO[bytes]) -> bool:
-    size = file.seek(0, 2)
-    file.seek(max(0, size - len(_END_OF_STREAM[0])))
-    return file.read().endswith(_END_OF_STREAM)
