@@ -189,17 +189,19 @@ class Training:
     # -- arrange --
 
     def arrange(self) -> str:
-        """Write each source's token shards in the order of training."""
+        """Write each source's token shards, its documents in the order of training."""
         if self.recipe.tokenizer is None:
             return self._skip("arrange")
         from curate.phases.tokens import arrange_source
 
         run = self.curation
         groups = self._groups()
+        order = getattr(self.recipe.mixture, "order", "shuffled")
         tasks = []
         for name, encoded in self.encoded.items():
             known: dict[str, Any] = {"encoded": encoded, "tokenizer": self.tokenizer_sha256, "seed": self.recipe.seed}
-            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.settings, self.recipe.seed)
+            known |= {"order": order} if order != "shuffled" else {}
+            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.settings, self.recipe.seed, order)
             if name not in groups:
                 key = self.arranged[name] = run.key("arrange", **known)
                 tasks.append(Task("arrange", name, "", (key,), arrange_source, (key, name, *arguments)))

@@ -21,6 +21,7 @@ from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.sentencepiece_training import train_tokenizer as learn
 from curate.tokens.settings import TokenizerSettings
+from curate.tokens.order import Order
 from curate.tokens.shard import ShardInfo, dtype_for, write_manifest
 from curate.tokens.tokenizer import TOKENIZER_FILES, Tokenizer
 from curate.tokens.tokenizer import load_tokenizer as load
@@ -195,19 +196,23 @@ def arrange_source(
     tokenizer_key: str,
     settings: TokenizerSettings,
     seed: int,
+    order: Order = "shuffled",
     groups: Sequence[str] = (),
     group: int = 0,
 ) -> None:
     """Write the token shards of one source, both splits, and their manifest.json.
 
+    Documents for validation are always shuffled, so that recipes of both orders are measured on the same windows.
+
     Args:
         context: Of the task.
         key: Result key.
         source: Name of the source, or of the group.
-        encoded: Encode results of its shards.
+        encoded: Encode results of its shards, in the order of its input.
         tokenizer_key: Of the tokenizer.
         settings: The recipe's `tokenizer`.
-        seed: Of the order.
+        seed: Of the shuffled order.
+        order: In which the documents for training stand.
         groups: Results of `assign_groups` for the shards, if the documents of one group are wanted.
         group: Number of that group.
     """
@@ -230,7 +235,7 @@ def arrange_source(
                 split,
                 vocab_size=tokenizer.vocab_size,
                 eos_id=tokenizer.eos_id,
-                order_seed=seed,
+                order_seed=None if order == "input" and split == "train" else seed,
                 memory_bytes=context.memory,
                 scratch=scratch,
             )

@@ -72,10 +72,11 @@ class TokenPlace:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A training slot that shows a window of the document."""
+    """A training slot that shows a window of the document, and the stage of training it lies in, counted from 0."""
 
     window: int
     slot: int
+    stage: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class TraceResult:
     tokens: TokenPlace | None
     windows: range | None
     visits: tuple[Visit, ...]
+    num_stages: int  # of training
     training: tuple[TrainingRun, ...]
 
 
@@ -140,7 +142,7 @@ def trace(run: Path, key: str) -> TraceResult:
     fired = {decision["rule"], *(decision["also_fired"] or ())} if decision and not decision["kept"] else set()
     measurements, other_rules = _measurements(folder, found, fired)
     tokens = _tokens(folder, found.source, found.id)
-    windows, visits, training = _visits(folder, tokens)
+    windows, visits, num_stages, training = _visits(folder, tokens)
     return TraceResult(
         id=found.id,
         source=found.source,
@@ -162,6 +164,7 @@ def trace(run: Path, key: str) -> TraceResult:
         tokens=tokens,
         windows=windows,
         visits=visits,
+        num_stages=num_stages,
         training=training,
     )
 
@@ -359,15 +362,15 @@ def _place(folder: RunFolder, stream: str, id: str) -> TokenPlace | None:
 
 def _visits(
     folder: RunFolder, tokens: TokenPlace | None
-) -> tuple[range | None, tuple[Visit, ...], tuple[TrainingRun, ...]]:
+) -> tuple[range | None, tuple[Visit, ...], int, tuple[TrainingRun, ...]]:
     from curate.tokens.order import Plan
 
     if tokens is None or tokens.split != "train" or not (mixture := folder.json("mixture.json")):
-        return None, (), ()
+        return None, (), 0, ()
     plan = Plan.load(mixture)
     source = tokens.stream
     if source not in plan.names:
-        return None, (), ()
+        return None, (), 0, ()
     windows = plan.windows_of_tokens(source, tokens.start, tokens.end)
     visits = sorted((slot, window) for window in windows for slot in plan.slots_of_window(source, window))
     training: list[TrainingRun] = []
@@ -377,7 +380,8 @@ def _visits(
             steps = [slot // int(size) for slot, _ in visits]
             last = int(resolved.get("steps", steps[-1] + 1 if steps else 0))
             training.append(TrainingRun(seed, int(size), tuple(step if step < last else None for step in steps)))
-    return windows, tuple(Visit(window, slot) for slot, window in visits), tuple(training)
+    shown = tuple(Visit(window, slot, plan.stage_of(slot)) for slot, window in visits)
+    return windows, shown, len(plan.stages), tuple(training)
 
 
 # -- telling it --------------------------------------------------------------------------------------------------------
@@ -549,7 +553,8 @@ def _token_lines(result: TraceResult) -> Iterator[str]:
         at = "; ".join(
             f"{step} of seed{'' if len(names) == 1 else 's'} {', '.join(names)}" for step, names in seeds.items()
         )
-        yield f"  window {number(visit.window)} in slot {number(visit.slot)}" + (f": {at}" if at else "")
+        stage = f", stage {visit.stage + 1} of {result.num_stages}" if result.num_stages > 1 else ""
+        yield f"  window {number(visit.window)} in slot {number(visit.slot)}{stage}" + (f": {at}" if at else "")
     if len(result.visits) > MAX_VISITS:
         yield f"  and {number(len(result.visits) - MAX_VISITS)} more slots"
     if result.training:

@@ -1,7 +1,7 @@
 """From documents to token shards: encode each document shard once, then put a source's documents in training order.
 
 The order is that of a hash of (order seed, document id). It does not depend on which other documents there are, so a
-document that two recipes keep stands in the same relative place in both.
+document that two recipes keep stands in the same relative place in both. Or it is that of the inputs (`order: input`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def arrange(
     *,
     vocab_size: int,
     eos_id: int,
-    order_seed: int,
+    order_seed: int | None,
     memory_bytes: int,
     scratch: str | os.PathLike[str],
     shard_tokens: int = DEFAULT_SHARD_TOKENS,
@@ -141,15 +141,17 @@ def arrange(
     """Write the token shards of one split of one source, in the order of hash(order_seed, id), ties by id.
 
     Out of core: rows are appended to partitions by the leading part of their hash, then each partition is sorted and its
-    runs are copied. The result does not depend on `memory_bytes`, nor on how documents are spread over `encoded`.
+    runs are copied. The result does not depend on `memory_bytes`, nor on how documents are spread over `encoded`. Without
+    a seed the documents stay as they stand.
 
     Args:
-        encoded: All encoded shards of the source.
+        encoded: All encoded shards of the source, in the order of its input.
         output_folder: Folder of the source; `write_manifest` remains to be called when all its splits are there.
         split: Rows of other splits are passed over.
         vocab_size: Of the tokenizer.
         eos_id: Of the tokenizer; appended to each document.
-        order_seed: Of the hash.
+        order_seed: Of the hash; None: the order of `encoded` and of the rows of each, which is that of the input files,
+            of the records in a file and of the parts of a record.
         memory_bytes: Bound of the buffers, at least 64 KiB; one document is held whole whatever its size.
         scratch: An existing folder for the partitions, removed before the call returns; as large as the tokens.
         shard_tokens: See `ShardWriter`.
@@ -165,23 +167,31 @@ def arrange(
         raise ValueError(f"memory_bytes is {memory_bytes:,}; arranging needs at least {_SMALLEST_MEMORY:,}")
     dtype = dtype_for(vocab_size)
     stored = stored_dtype(dtype)
-    footprint, longest_id = _measure(encoded, split, stored.itemsize)
+    writer = ShardWriter(
+        output_folder, split, dtype=dtype, eos_id=eos_id, vocab_size=vocab_size, shard_tokens=shard_tokens
+    )
+    with writer, tempfile.TemporaryDirectory(prefix="arrange-", dir=scratch) as folder:
+        rows: Iterator[tuple[str, int, bytes]] = (row for shard in encoded for row in _runs(shard, split, stored))
+        if order_seed is not None:
+            rows = _shuffled(rows, order_seed, _measure(encoded, split, stored.itemsize), Path(folder), memory_bytes)
+        for document_id, num_bytes, run in rows:
+            writer.add(document_id, num_bytes, np.frombuffer(run, stored))
+        return writer.close()
+
+
+def _shuffled(
+    rows: Iterator[tuple[str, int, bytes]], seed: int, size: tuple[int, int], folder: Path, memory_bytes: int
+) -> Iterator[tuple[str, int, bytes]]:
+    """Yield the rows in the order of hash(seed, id), ties by id; `size` is what `_measure` says of them."""
+    footprint, longest_id = size
     record = np.dtype(
         [("key", "<u8"), ("id", f"S{max(1, longest_id)}"), ("bytes", "<i8"), ("offset", "<i8"), ("size", "<i8")]
     )
-    num_partitions = max(1, -(-2 * footprint // memory_bytes))
-    with tempfile.TemporaryDirectory(prefix="arrange-", dir=scratch) as folder:
-        partitions = _Partitions(Path(folder), num_partitions, record, memory_bytes // 4)
-        for shard in encoded:
-            for document_id, num_bytes, run in _runs(shard, split, stored):
-                partitions.add(choice_hash(order_seed, document_id, "order"), document_id, num_bytes, run)
-        partitions.flush()
-        with ShardWriter(
-            output_folder, split, dtype=dtype, eos_id=eos_id, vocab_size=vocab_size, shard_tokens=shard_tokens
-        ) as writer:
-            for document_id, num_bytes, run in partitions.sorted_rows():
-                writer.add(document_id, num_bytes, np.frombuffer(run, stored))
-        return writer.close()
+    partitions = _Partitions(folder, max(1, -(-2 * footprint // memory_bytes)), record, memory_bytes // 4)
+    for document_id, num_bytes, run in rows:
+        partitions.add(choice_hash(seed, document_id, "order"), document_id, num_bytes, run)
+    partitions.flush()
+    yield from partitions.sorted_rows()
 
 
 class _Partitions:

@@ -29,7 +29,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -201,17 +201,16 @@ class Plan:
     def draws(self, g: npt.ArrayLike) -> tuple[Ints, Ints]:
         """Return the sources (index into `names`) and draws k of many slots; arguments and errors as for `slots`."""
         slots = np.asarray(g, np.int64)
-        outside = slots[(slots < 0) | (slots >= self.num_slots)]
-        if outside.size:
+        if slots.size and not (slots.min() >= 0 and slots.max() < self.num_slots):
+            outside = slots[(slots < 0) | (slots >= self.num_slots)]
             raise IndexError(f"slot {int(outside[0])} is outside the plan's {self.num_slots} slots")
         sources, draws = np.empty_like(slots), np.empty_like(slots)
-        for block, in_block in _runs_of(slots // self.block):
-            stages = np.searchsorted(self.stage_starts, slots[in_block], side="right") - 1
-            for stage, in_stage in _runs_of(stages):
-                at = in_block[in_stage]
-                part = self._part(block, stage)
-                sources[at] = part.sources[slots[at] - part.start]
-                draws[at] = part.draws[slots[at] - part.start]
+        stages = np.searchsorted(self.stage_starts, slots, side="right") - 1
+        # Where a part ends, a block does, or a stage, or both: the sum of their numbers tells parts apart.
+        for _, at in _runs_of(slots // self.block + stages):
+            part = self._part(int(slots[at[0]]) // self.block, int(stages[at[0]]))
+            within = slots[at] - part.start
+            sources[at], draws[at] = part.sources[within], part.draws[within]
         return sources, draws
 
     def draw(self, source: str, k: int) -> int:
@@ -388,8 +387,10 @@ def _runs_of(values: Ints) -> Iterator[tuple[int, Ints]]:
         yield first, np.arange(values.size)
         return
     order = np.argsort(values, kind="stable")
-    distinct, starts = np.unique(values[order], return_index=True)
-    yield from zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
+    ordered = values[order]
+    cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), values.size]
+    for start, stop in pairwise(cuts):
+        yield int(ordered[start]), order[start:stop]
 
 
 def _evenly(counts: Ints) -> Ints:

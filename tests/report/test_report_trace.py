@@ -69,6 +69,28 @@ def test_windows_and_slots_are_those_of_the_plan(run_folder: Path, docs: list[An
     assert seen >= plan.num_slots
 
 
+def test_a_visit_names_its_stage(run_folder: Path, run_copy: Path, docs: list[Any]) -> None:
+    mixture = json.loads((run_copy / "mixture.json").read_text())
+    # Two stages: the smaller halves of all draws, then the rest.
+    halves = {name: entry["windows_drawn"] // 2 for name, entry in mixture["sources"].items()}
+    rest = {name: entry["windows_drawn"] - halves[name] for name, entry in mixture["sources"].items()}
+    mixture["stages"] = [
+        {"num_slots": sum(part.values()), "sources": {name: {"windows_drawn": n} for name, n in part.items()}}
+        for part in (halves, rest)
+    ]
+    (run_copy / "mixture.json").write_text(json.dumps(mixture))
+    first, seen = sum(halves.values()), set()
+    for doc in docs[2:12]:
+        life = trace(run_copy, doc.id)
+        text = trace_text(run_copy, doc.id)
+        for visit in life.visits:
+            assert visit.stage == int(visit.slot >= first)
+            assert f"  window {visit.window} in slot {visit.slot:,}, stage {visit.stage + 1} of 2: " in text
+            seen.add(visit.stage)
+        assert ", stage" not in trace_text(run_folder, doc.id)
+    assert seen == {0, 1}
+
+
 def test_measurements_stand_beside_their_bounds(run_folder: Path, kept: Any) -> None:
     life = trace(run_folder, kept.id)
     words = one(list(life.measurements), lambda measured: measured.column == "num_words")

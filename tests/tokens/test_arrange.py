@@ -209,6 +209,31 @@ def test_a_kept_document_keeps_its_relative_place(tmp_path, tokenizer):
     assert every != sorted(every)
 
 
+def test_without_a_seed_documents_stay_as_they_stand(tmp_path, tokenizer):
+    texts = [f"text {number}" * (number % 9) for number in range(300)]
+    splits = ["train" if number % 3 else "validation" for number in range(300)]
+    parts = []
+    for number, (first, stop) in enumerate(((0, 150), (150, 151), (151, 300))):
+        parts.append(shard_paths(tmp_path / "in", str(number)))
+        part = batches(texts[first:stop], splits[first:stop], 9, first=first)
+        encode_documents(part, tokenizer, parts[-1])
+    groups = tmp_path / "groups.parquet"  # of the last part every second document
+    pq.write_table(pa.table({"group": pa.array([number % 2 for number in range(149)], pa.int32())}), groups)
+    for memory in (1 << 16, 1 << 28):
+        folder = tmp_path / str(memory)
+        (info,) = put(tokenizer, parts, folder, tmp_path / "s", order_seed=None, memory_bytes=memory)
+        numbers = [number for number in range(300) if number % 3]
+        ids = pq.read_table(folder / "train-00000.docs.parquet")["id"].to_pylist()
+        assert ids == [document_id(number) for number in numbers]
+        tokens = np.fromfile(folder / "train-00000.bin", "<u2").tolist()
+        assert tokens == [token for number in numbers for token in [*tokenizer.encode(texts[number]).tolist(), 2]]
+        assert info.documents == 200
+    grouped = EncodedShard(parts[2].tokens, parts[2].documents, groups, 1)
+    put(tokenizer, [grouped], tmp_path / "grouped", tmp_path / "s", order_seed=None)
+    ids = pq.read_table(tmp_path / "grouped" / "train-00000.docs.parquet")["id"].to_pylist()
+    assert ids == [document_id(151 + row) for row in range(1, 149, 2) if (151 + row) % 3]
+
+
 def test_another_seed_gives_another_order(tmp_path, tokenizer):
     encoded, _ = random_shards(tmp_path / "in", 1, 50, 10)
     put(tokenizer, encoded, tmp_path / "a", tmp_path / "s", order_seed=1)

@@ -35,11 +35,11 @@ def make_truncated(num_sources, stages, available, **options):
     return make_plan(*stages, available=available[:num_sources], **options)
 
 
-# One to three stages of up to 60 draws of one to six sources: blocks within stages and stages within blocks.
+# One to three stages of up to 25 draws of one to six sources: blocks within stages and stages within blocks.
 plans = st.builds(
     make_truncated,
     st.integers(1, 6),
-    st.lists(st.lists(st.integers(0, 60), min_size=6, max_size=6), min_size=1, max_size=3),
+    st.lists(st.lists(st.integers(0, 25), min_size=6, max_size=6), min_size=1, max_size=3),
     st.lists(st.integers(1, 40), min_size=6, max_size=6),
     seed=st.integers(0, 3),
     block=st.integers(1, 40),
