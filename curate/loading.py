@@ -21,10 +21,10 @@ from curate.expression import expression_columns, expression_problem
 from curate.filter.buckets import QualityBuckets
 from curate.filter.extraction import Extraction
 from curate.gate import Gate, Remove
-from curate.groups import CLUSTER_SIZE, ByLabel
 from curate.inputs import expand_variables, is_remote
 from curate.listed import Listed
-from curate.mix import Mixture
+from curate.mix.settings import Mixture
+from curate.mixture_checks import mixture_problems, name_problems
 from curate.plugin import load_module, module_name, step_class
 from curate.read.token_files import TokenFiles
 from curate.recipe import (
@@ -505,22 +505,16 @@ class _Loader:
             self._check_preferences(sources, dedup.keep)
             if dedup.semantic is not None:
                 self._check_semantic(dedup.semantic, [source.name for source in sources])
-        self._check_weights(names)
-        self._check_groups(sources, mixture, dedup)
+        self._check_mixture(sources, names, sections)
         classifier = sections["classifier"]
         for name in classifier.named() if classifier is not None else ():
             if name not in [source.name for source in sources]:
                 self.problem(("classifier",), f"names '{name}', which is no source of texts{nearest(name, names)}")
-        if mixture is not None:
-            caps = mixture.max_epochs if isinstance(mixture.max_epochs, Mapping) else {}
-            for name in caps:
-                if name not in (*names, *mixture.streams(), "*"):
-                    self.problem(("mixture", "max_epochs", name), f"'{name}' is no source{nearest(name, names)}")
-            if "tokenizer" not in self.tree.value:
-                self.problem(
-                    ("mixture",),
-                    "counts tokens, so it needs `tokenizer`, such as tokenizer: {train: {vocab_size: 4096}}.",
-                )
+        if mixture is not None and "tokenizer" not in self.tree.value:
+            self.problem(
+                ("mixture",),
+                "counts tokens, so it needs `tokenizer`, such as tokenizer: {train: {vocab_size: 4096}}.",
+            )
         if sections["train"] is not None and "mixture" not in self.tree.value:
             self.problem(
                 ("train",),
@@ -569,38 +563,10 @@ class _Loader:
                 except ValueError as error:
                     self.problem(("dedup", "semantic", field), str(error))
 
-    def _check_groups(self, sources: list[SourceRecipe], mixture: Mixture | None, dedup: Dedup | None) -> None:
-        """Refuse groups of a source by a column that none of its steps measures, or that holds no labels, or no numbers."""
-        texts = {source.name: source for source in sources}
-        for name, one in (mixture.weights if mixture is not None else {}).items():
-            if not isinstance(one, ByLabel):
-                continue
-            key = ("mixture", "weights", name, "by")
-            if one.by == CLUSTER_SIZE and name in texts:
-                if dedup is None or (dedup.exact is None and dedup.minhash is None):
-                    message = "counts the copies that dedup removes, so it needs `dedup` with exact or minhash."
-                    self.problem(key, f"'{CLUSTER_SIZE}' {message}")
-                continue
-            known: dict[str, str] = {}
-            for block in texts[name].steps if name in texts else ():
-                if block.step is not None and block.step.at == "here":
-                    known |= dict(block.step.adds)
-            what, kinds = ("label", ("string", "int64", "bool")) if one.repeat is None else ("whole number", ("int64",))
-            fit = [
-                *(column for column, kind in known.items() if kind in kinds),
-                *([CLUSTER_SIZE] if name in texts else []),
-            ]
-            if one.by not in fit:
-                is_not = f"is no {what}" if one.by in known else "is measured by no step of this source"
-                message = f"'{one.by}' {is_not}{nearest(one.by, fit)} {what.capitalize()}s: {', '.join(fit) or 'none'}."
+    def _check_mixture(self, sources: list[SourceRecipe], names: tuple[str, ...], sections: Mapping[str, Any]) -> None:
+        """Refuse what a mixture says of sources, columns and groups that are not there."""
+        for key, message in name_problems(self.tree.value.get("mixture"), names):
+            self.problem(key, message)
+        if sections["mixture"] is not None and names:
+            for key, message in mixture_problems(sections["mixture"], sources, names, sections["dedup"]):
                 self.problem(key, message)
-
-    def _check_weights(self, names: tuple[str, ...]) -> None:
-        written = self.tree.value.get("mixture")
-        weights = written.get("weights") if isinstance(written, Mapping) else None
-        for name in weights if isinstance(weights, Mapping) else ():
-            if name not in names:
-                self.problem(
-                    ("mixture", "weights", name),
-                    f"'{name}' is no source{nearest(name, names)} Sources: {', '.join(names)}.",
-                )

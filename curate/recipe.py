@@ -36,7 +36,7 @@ from curate.filter.topic import Topic
 from curate.filter.toxic import BadWords
 from curate.filter.url import Url
 from curate.gate import Gate
-from curate.mix import Mixture
+from curate.mix.settings import Mixture
 from curate.read.books import Books
 from curate.read.files import Files
 from curate.read.huggingface import HuggingFace

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
-from curate.curation import Curation
+from curate.curation import Curation, Shard
 from curate.errors import CurateError, Problem, RecipeError, StageError
-from curate.groups import CLUSTER_SIZE, ByLabel
+from curate.groups import CLUSTER_SIZE
 from curate.plan import Task
 from curate.recipe import PRESET_CONTEXT, Train
 from curate.tokenizer_inputs import find_tokenizer
@@ -165,7 +165,7 @@ class Training:
             task = Task("encode", "", "tokenizer", (self.tokenizer,), load_tokenizer, arguments)
         else:
             shards = [(shard.source.name, shard.collected) for shard in run.shards]
-            weights = self.recipe.mixture.by_source() if self.recipe.mixture is not None else {}
+            weights = self._sample_weights()
             documents = [run.entry(key).files["documents.parquet"]["sha256"] for _, key in shards]
             seed = self.recipe.seed
             self.tokenizer = run.key(
@@ -185,6 +185,17 @@ class Training:
         self.tokenizer_sha256 = entry.files[tokenizer_file_of(entry)]["sha256"]
         card: dict[str, Any] = json.loads(entry.path("card.json").read_text())
         return card
+
+    def _sample_weights(self) -> dict[str, float]:
+        """Return the weights by which sources give texts to learn the tokenizer from."""
+        from curate.mix.weights import sample_weights
+
+        run, sizes = self.curation, dict.fromkeys((source.name for source in self.recipe.sources), 0)
+        if self.recipe.mixture is None:
+            return {}
+        for shard in run.shards:
+            sizes[shard.source.name] += run.entry(shard.collected).counts["ledger"]["bytes"]["kept"]
+        return sample_weights(self.recipe.mixture, sizes)
 
     # -- arrange --
 
@@ -220,29 +231,36 @@ class Training:
         return f"{len(tasks)} sources" if not groups else f"{len(tasks)} streams of {len(self.encoded)} sources"
 
     def _groups(self) -> dict[str, tuple[tuple[str, ...], list[str]]]:
-        """Assign documents to the groups of the mixture; return the names of a source's groups, and a result for each shard."""
+        """Assign documents to the cells of divided sources; return the names of a source's cells, and a result for each shard."""
         from curate.phases.tokens import assign_groups
 
-        run, found = self.curation, {}
-        divided = self.recipe.mixture.weights if self.recipe.mixture is not None else {}
+        run, mixture = self.curation, self.recipe.mixture
+        found: dict[str, tuple[tuple[str, ...], list[str]]] = {}
         tasks = []
-        for name, one in divided.items():
-            if not isinstance(one, ByLabel):
+        for name in self.recipe.names() if mixture is not None else ():
+            division = mixture.division(name) if mixture is not None else None
+            if division is None:
                 continue
-            labels, keys = one.labels(), []
+            keys = []
             for shard in run.shards:
                 if shard.source.name == name:
-                    sized = one.by == CLUSTER_SIZE
-                    measured = shard.collected if sized else shard.measurement(one.by)
-                    some = list(labels.values())
-                    key = run.key("arrange", encoded=shard.encoded, measured=measured, by=one.by, labels=some)
-                    file = "documents.parquet" if sized else "measurements.parquet"
-                    arguments = (key, name, shard.encoded, (measured, file), one.by, some)
+                    axes = [
+                        (*self._measured(shard, one.by), one.by, list(one.labels.values())) for one in division.axes
+                    ]
+                    key = run.key("arrange", encoded=shard.encoded, axes=axes)
+                    arguments = (key, name, shard.encoded, axes)
                     tasks.append(Task("arrange", name, f"groups {shard.name}", (key,), assign_groups, arguments))
                     keys.append(key)
-            found[name] = (tuple(labels), keys)
+            found[name] = (tuple(division.cells()), keys)
         run.perform("arrange", tasks)
         return found
+
+    def _measured(self, shard: Shard, column: str) -> tuple[str, str]:
+        """Return the result and the file of it that hold a column of a shard's documents."""
+        measured = None if column == CLUSTER_SIZE else shard.measurement(column)
+        if measured is not None:
+            return measured, "measurements.parquet"
+        return shard.collected, "documents.parquet"  # the size of the cluster, or the language that the input declares
 
     def _tokens(self, split: str) -> dict[str, int]:
         counts = {}
@@ -258,7 +276,7 @@ class Training:
         settings = self.recipe.mixture
         if settings is None:
             return self._skip("mix")
-        from curate.mix import plan_mixture
+        from curate.mix.plan import plan_mixture
 
         run = self.curation
         window = settings.window or self._context()

@@ -87,7 +87,7 @@ ROOMS = (
     Room("dedup", ("curate.dedup.*",), sees=("core", "text")),
     Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
     Room("stated", ("curate.stated",), sees=("core",)),
-    Room("mix", ("curate.mix", "curate.groups"), sees=("core", "text")),
+    Room("mix", ("curate.mix.*", "curate.groups"), sees=("core", "text")),
     Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit",
         "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.settings", "curate.tokens.sentencepiece_model",
@@ -106,7 +106,7 @@ ROOMS = (
     ),
     # the top joins everything
     Room("phases", ("curate.phases.*",), sees=BELOW_RECIPE),
-    Room("recipe", ("curate.recipe", "curate.loading", "curate.expression", "curate.implied",
+    Room("recipe", ("curate.recipe", "curate.loading", "curate.mixture_checks", "curate.expression", "curate.implied",
         "curate.refusal", "curate.yamlfile"), sees=BELOW_RECIPE),
     Room("report", ("curate.report.*",), sees=("core", "text", "machine", "recipe", "curate.dedup.settings", "curate.dedup.minhash")),
     Room(
@@ -318,10 +318,14 @@ EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made witho
     "Topic": {"model": "model.bin"},
     "CCNet": {"model": "model.arpa"},
     "QualityBuckets": {"scores": ("quality_score",)},
-    "Group": {"weight": 1.0},
     "ByLabel": {"by": "topic", "groups": {"law": {"weight": 1.0}}},
     "Mixture": {"weights": {"web": 1.0}, "tokens": 1000},
     "UpTo": {"up_to": 1000},
+    "Temperature": {"temperature": 3.3},
+    "Exponent": {"exponent": 0.3},
+    "UniMax": {"unimax": {}},
+    "Multiplier": {"factor": 2.0},
+    "Multiply": {"by": "language", "factors": {"pt": 2.0}},
 }
 _BUILD_ALL = """
 import curate.loading
@@ -462,7 +466,7 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),
     "encode": "curate.phases.token_files",  # and, as it imports it, curate.phases.tokens
     "arrange": "curate.phases.tokens",
-    "mix": "curate.mix",
+    "mix": ("curate.mix.plan", "curate.mix.weights", "curate.mix.shares"),
 }
 _SHAPES_RESULTS = ("phases", "text", *FAMILIES)  # the machine moves bytes, but for pipeline.py, which applies the rules
 

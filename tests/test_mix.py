@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.errors import StageError
-from curate.mix import Mixture, plan_mixture
+from curate.mix.plan import plan_mixture
+from curate.mix.settings import Mixture
 from curate.tokens.order import BLOCK_SLOTS, Plan
 
 WINDOW = 10
@@ -162,8 +163,8 @@ def test_the_same_seed_gives_the_same_order_and_another_another():  # case mix-0
 def test_bad_weights_are_refused_with_source_and_value(weights, mentions):  # case mix-007
     with pytest.raises(ValidationError, match=mentions) as error:
         Mixture(weights=weights, tokens=1000)
-    where = error.value.errors()[0]["loc"]
-    assert where[:2] == ("weights", "a") or where == ("weights",)
+    where = [part for part in error.value.errors()[0]["loc"] if not str(part).startswith("<")]  # tags of unions
+    assert where[:2] == ["weights", "a"] or where == ["weights"]
 
 
 @pytest.mark.parametrize("cap", [0, -1, float("nan"), "4", True, {"a": 0}])
@@ -299,7 +300,7 @@ def test_a_larger_weight_never_gives_less():
 
 
 def test_settings_load_without_heavy_libraries():
-    code = "import sys, curate.mix; print([m for m in ('numpy', 'pyarrow', 'sentencepiece') if m in sys.modules])"
+    code = "import sys, curate.mix.settings; print([m for m in ('numpy', 'pyarrow', 'sentencepiece') if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from curate.errors import RecipeError
 from curate.groups import ByLabel, group_finder
 from curate.loading import load
-from curate.mix import Mixture
+from curate.mix.settings import Mixture, MixtureStage
+from curate.mix.weights import sample_weights, stage_weights
 from curate.report.trace import trace
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
@@ -61,18 +62,25 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
+def weights(mixture: Mixture, windows: dict[str, int], stage: int = 0, budget: int = 100) -> dict[str, Any]:
+    """Return the weight of each stream."""
+    stages = mixture.stages or (MixtureStage(),)
+    return stage_weights(mixture, stages[stage], windows, dict.fromkeys(windows), budget)
+
+
 def by_label(**groups: Any) -> ByLabel:
     return ByLabel(by="x", groups=groups)
 
 
 def placed(one: ByLabel, *values: object) -> list[str]:
-    names, group_of = list(one.labels()), group_finder(list(one.labels().values()))
+    (axis,) = one.axes()
+    names, group_of = list(axis.labels), group_finder(list(axis.labels.values()))
     return [names[group_of(value)] for value in values]
 
 
 def test_labels_of_groups():
     one = by_label(high={"of": "17-19", "weight": 2}, low={"of": (1, "3-4", "x"), "weight": 0.5}, news={"weight": 1})
-    assert list(one.labels()) == ["high", "low", "news", "rest"]
+    assert list(one.axes()[0].labels) == ["high", "low", "news", "rest"]
     assert placed(one, 17, 18, 19, "18", 16, 20) == ["high", "high", "high", "high", "rest", "rest"]
     assert placed(one, 1, 2, 3, 4, 5, "x", "news", None, "018") == [
         "low",
@@ -83,9 +91,9 @@ def test_labels_of_groups():
         "news",
         *["rest"] * 2,
     ]
-    assert one.weights() == {"high": 2.0, "low": 0.5, "news": 1.0, "rest": 0.0}
+    assert one.stated() == ({"high": 2, "low": 0.5, "news": 1, "rest": 0},)
     assert placed(by_label(yes={"of": True, "weight": 1}), True, False, 1, "true") == ["yes", "rest", "rest", "yes"]
-    assert by_label(a={"weight": 1}, rest={"weight": 3}).weights() == {"a": 1.0, "rest": 3.0}
+    assert by_label(a={"weight": 1}, rest={"weight": 3}).stated() == ({"a": 1, "rest": 3},)
 
 
 def test_a_range_without_an_end():
@@ -125,8 +133,14 @@ def test_groups_that_cannot_be_are_refused(groups, message):
 def test_streams_weights_and_caps():
     groups = {"by": "x", "groups": {"high": {"weight": 2}, "low": {"weight": 1}}}
     mixture = Mixture(weights={"web": groups, "books": 3}, tokens=1000, max_epochs={"web": 2.0, "web/high": 5.0})
-    assert mixture.streams() == {"web/high": 2.0, "web/low": 1.0, "web/rest": 0.0, "books": 3.0}
-    assert mixture.by_source() == {"web": 3.0, "books": 3.0}
+    assert list(mixture.streams(["web", "books"])) == ["web/high", "web/low", "web/rest", "books"]
+    assert weights(mixture, {"web/high": 10, "web/low": 90, "web/rest": 50, "books": 1}) == {
+        "web/high": 2,
+        "web/low": 1,
+        "web/rest": 0,
+        "books": 3,
+    }
+    assert sample_weights(mixture, {"web": 100, "books": 1}) == {"web": 3.0, "books": 3.0}
     assert [mixture.cap(name) for name in ("web/high", "web/low", "books")] == [5.0, 2.0, None]
     others = Mixture(weights={"web": groups, "books": 3}, tokens=1000, max_epochs={"web": 2.0, "*": 7.0})
     assert [others.cap(name) for name in ("web/high", "books")] == [2.0, 7.0]
@@ -244,4 +258,4 @@ def test_the_resolved_recipe_loads_back(tmp_path):
     (tmp_path / "again.yaml").write_text(recipe.as_yaml())
     assert load(tmp_path / "again.yaml") == recipe
     assert recipe.mixture is not None
-    assert sum(recipe.mixture.streams().values()) == 5
+    assert list(recipe.mixture.streams(recipe.names())) == ["web/high", "web/middle", "web/rest", "books"]

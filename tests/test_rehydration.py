@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from curate.errors import RecipeError
 from curate.groups import ByLabel, group_finder
 from curate.loading import load
-from curate.mix import Mixture, plan_mixture
+from curate.mix.plan import plan_mixture
+from curate.mix.settings import Mixture
+from curate.mix.weights import sample_weights
 from curate.report.trace import trace
 
 # Repetitions by cluster size, as FineWeb-2 publishes its simple table: 1: 1, 2: 2, 3-4: 3, 5-99: 5, 100-999: 8, 1000 on: 1
@@ -26,6 +28,11 @@ def web(repeat: dict[Any, Any], **more: Any) -> dict[str, Any]:
     return {"by": "cluster_size", "weight": 1, "repeat": repeat, **more}
 
 
+def repeats(table: ByLabel) -> dict[str, Any]:
+    (stated,) = table.stated()
+    return stated
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
@@ -35,19 +42,19 @@ def web(repeat: dict[Any, Any], **more: Any) -> dict[str, Any]:
 )
 def test_a_size_takes_the_step_of_the_largest_number_not_above_it(size, times):
     table = ByLabel(**web(FINEWEB2))
-    assert tuple(table.labels()) == GROUPS
-    group = GROUPS[group_finder(list(table.labels().values()))(size)]
-    assert table.repeats()[group] == times
+    assert tuple(table.axes()[0].labels) == GROUPS
+    group = GROUPS[group_finder(list(table.axes()[0].labels.values()))(size)]
+    assert repeats(table)[group] == times
 
 
 def test_steps_in_any_order_and_as_the_reader_gives_them():
-    assert ByLabel(**web({"100": 8, "1": 1})).repeats() == {"1-99": 1, "100-": 8}
+    assert repeats(ByLabel(**web({"100": 8, "1": 1}))) == {"1-99": 1, "100-": 8}
 
 
 def test_other_numbers_may_have_documents_outside_the_table():
     table = ByLabel(by="quality_bucket", weight=2, repeat={10: 1, 18: 2.5})
-    assert table.repeats() == {"10-17": 1, "18-": 2.5, "rest": 0}
-    group_of = group_finder(list(table.labels().values()))
+    assert repeats(table) == {"10-17": 1, "18-": 2.5, "rest": 0}
+    group_of = group_finder(list(table.axes()[0].labels.values()))
     assert [group_of(value) for value in (9, 10, 17, 18, None)] == [2, 0, 0, 1, 2]
 
 
@@ -85,7 +92,7 @@ def test_beside_another_source_the_table_divides_the_sources_weight_only():
     drawn = {name: row["windows_drawn"] for name, row in mixture["sources"].items()}
     assert drawn == {**SHARES, "books": 150}
     assert "repeat" not in mixture["sources"]["books"]
-    assert Mixture(weights=weights, tokens=5000).by_source() == {"web": 0.7, "books": 0.3}
+    assert sample_weights(Mixture(weights=weights, tokens=5000), {"web": 9, "books": 9}) == {"web": 0.7, "books": 0.3}
 
 
 def test_zero_leaves_a_step_out_and_its_share_goes_to_the_others():
@@ -140,7 +147,7 @@ def test_steps_without_documents_or_without_a_window():
         ({"by": "cluster_size"}, "give either `groups`, or `weight` and `repeat`"),
         (web({1: 1}, groups={"a": {"weight": 1}}), "give either `groups`, or `weight` and `repeat`"),
         ({"by": "cluster_size", "repeat": {1: 1}}, "belong together"),
-        ({"by": "cluster_size", "weight": 1, "groups": {"a": {"weight": 1}}}, "belong together"),
+        ({"by": "cluster_size", "weight": 1, "groups": {"a": {"weight": 1}}}, "its groups have weights, too"),
         (web({2: 2, 5: 3}), "begin at 1"),
         (web({0: 2, 5: 3}), "begin at 1"),
         (web({}), "repeat is a table"),

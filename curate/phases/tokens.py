@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from curate.tokens.tokenizer import TOKENIZER_FILES, Tokenizer
 from curate.tokens.tokenizer import load_tokenizer as load
 
 SPLITS = ("train", "validation")
+_GROUP_ROWS = 8192
 GROUPS = pa.schema([pa.field("group", pa.int32(), nullable=False)])
 
 
@@ -258,44 +261,54 @@ def assign_groups(
     key: str,
     source: str,
     encoded: str,
-    measured: tuple[str, str],
-    column: str,
-    labels: Sequence[Sequence[str]],
+    axes: Sequence[tuple[str, str, str, Sequence[Sequence[str]]]],
 ) -> None:
-    """Write groups.parquet: for each encoded document of a shard the number of the group that its label, or number, is in.
+    """Write groups.parquet: for each encoded document of a shard the number of the cell that its labels, or numbers, are in.
 
     Args:
         context: Of the task.
         key: Result key.
         source: Name of the source.
         encoded: Encode result of the shard: the documents that were kept, in file order.
-        measured: Result and Parquet file with the column: all documents of the shard, or those that were kept, in file
-            order.
-        column: The label's column.
-        labels: Of each group (see `curate.groups.group_finder`).
+        axes: For each axis the result and its Parquet file with the column: all documents of the shard, or those that were
+            kept, in file order; the column; and the labels of each group (see `curate.groups.group_finder`). Cells are
+            numbered as `curate.groups.Division.cells` names them.
     """
-    group_of = group_finder(labels)
-    kept = (
-        name
-        for batch in read_batches(_file(context, encoded, "documents.parquet"), ["id"])
-        for name in batch["id"].to_pylist()
-    )
-    waiting = next(kept, None)
-    counts = [0] * len(labels)
+    counts = [0] * prod(len(labels) for *_, labels in axes)
+    kept = _file(context, encoded, "documents.parquet")
+    groups = [
+        _groups_of(kept, _file(context, result, name), source, column, labels) for result, name, column, labels in axes
+    ]
     with context.writing(key) as output:
         with ParquetFile(output.path("groups.parquet"), GROUPS) as file:
-            for batch in read_batches(_file(context, *measured), ["id", column]):
-                found: list[int] = []
-                for name, value in zip(batch["id"].to_pylist(), batch[column].to_pylist(), strict=True):
-                    if name == waiting:
-                        found.append(group_of(value))
-                        waiting = next(kept, None)
-                for group in found:
-                    counts[group] += 1
+            cells = (number_of_cell(one, [len(labels) for *_, labels in axes]) for one in zip(*groups, strict=True))
+            while found := list(islice(cells, _GROUP_ROWS)):
+                for cell in found:
+                    counts[cell] += 1
                 file.write(pa.record_batch([pa.array(found, pa.int32())], schema=GROUPS))
-        assert waiting is None, f"document {waiting} of {source} was kept and not measured"
         balance(source, "arrange", "documents", context.entry(encoded).counts["documents"], {"grouped": sum(counts)})
         output.counts["groups"] = counts
+
+
+def number_of_cell(groups: Sequence[int], sizes: Sequence[int]) -> int:
+    """Return the number of a cell from its group on each axis: the last axis counts fastest."""
+    number = 0
+    for group, size in zip(groups, sizes, strict=True):
+        number = number * size + group
+    return number
+
+
+def _groups_of(kept: Path, measured: Path, source: str, column: str, labels: Sequence[Sequence[str]]) -> Iterator[int]:
+    """Yield the group of each document that was kept; both files have the documents in one order."""
+    group_of = group_finder(labels)
+    names = (name for batch in read_batches(kept, ["id"]) for name in batch["id"].to_pylist())
+    waiting = next(names, None)
+    for batch in read_batches(measured, ["id", column]):
+        for name, value in zip(batch["id"].to_pylist(), batch[column].to_pylist(), strict=True):
+            if name == waiting:
+                yield group_of(value)
+                waiting = next(names, None)
+    assert waiting is None, f"document {waiting} of {source} was kept and not measured"
 
 
 def _file(context: TaskContext, key: str, name: str) -> Path:

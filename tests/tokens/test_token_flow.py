@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.mix import Mixture, plan_mixture
+from curate.mix.plan import plan_mixture
+from curate.mix.settings import Mixture
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.order import Plan
 from curate.tokens.sentencepiece_training import train_tokenizer
