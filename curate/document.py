@@ -173,15 +173,21 @@ EARLIER = pa.schema(
     ]
 )
 
+SPAN = pa.struct([pa.field("start", pa.int64(), nullable=False), pa.field("end", pa.int64(), nullable=False)])
+
 CONTAMINATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
         pa.field("benchmark", pa.string(), nullable=False),
         pa.field("item", pa.string(), nullable=False),
-        pa.field("overlap", pa.float64(), nullable=False),  # share of the item's n-grams found in the document
+        pa.field("overlap", pa.float64(), nullable=False),  # share of the words of `field` that the document holds
         pa.field("start", pa.int64(), nullable=False),  # of the longest matched span, UTF-8 bytes
         pa.field("end", pa.int64(), nullable=False),
         pa.field("span", pa.large_string(), nullable=False),  # its text
+        pa.field("field", pa.large_string(), nullable=False),  # the item's text that matches best; "a+b" for two joined
+        pa.field("words", pa.int32(), nullable=False),  # of it, how many stand in the document near one another
+        pa.field("spans", pa.large_list(SPAN), nullable=False),  # all that the document holds of the item
+        pa.field("item_spans", pa.large_list(SPAN), nullable=False),  # the same in the item's text, UTF-8 bytes
     ]
 )
 

@@ -20,11 +20,13 @@ import pytest
 from pydantic import ValidationError
 
 from curate.decontaminate import decide as decide_module
-from curate.decontaminate.decide import Common, Decisions, count_common, decide, summarise
-from curate.decontaminate.index import Index, build_index, overlaps
+from curate.decontaminate.decide import Common, Decisions, count_common, decide
+from curate.decontaminate.index import Index, build_index
 from curate.decontaminate.items import read_items
 from curate.decontaminate.ngrams import BLOCK
+from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
+from curate.decontaminate.summary import summarise
 from curate.document import CONTAMINATION, EDITS, REMOVED
 from curate.words import hash_word, with_words
 
@@ -40,7 +42,8 @@ needs_cases = pytest.mark.skipif(
 
 
 def settings(**changes: Any) -> Decontaminate:
-    return Decontaminate(**{"benchmarks": ("bench.jsonl",), **changes})
+    small = {"min_words": 3, "threshold": 0.5} if changes.get("ngram", 13) < 8 else {}
+    return Decontaminate(**{"benchmarks": ("bench.jsonl",), **small, **changes})
 
 
 def write_items(folder: Path, items: Iterable[Any], name: str = "bench.jsonl") -> str:
@@ -122,55 +125,59 @@ def test_settings_are_refused(changes: dict[str, Any], message: str) -> None:
         settings(**changes)
 
 
-def test_a_small_ngram_lowers_the_shortest() -> None:
-    assert settings(ngram=5).shortest == 5
-    assert settings(ngram=13).shortest == 8  # Brown et al. 2020, appendix C
+def test_shortest_ngram_is_no_longer_than_any_other_length() -> None:
+    assert settings().shortest == 5
+    assert settings(ngram=4, min_words=8).shortest == 4
+    assert settings(min_words=4).shortest == 4
 
 
 # ---- scores by hand
 
-SIX = [{"id": "six", "text": "one two three four five six"}]  # 3-grams: 123 234 345 456
+SIX = [{"id": "six", "text": "one two three four five six"}]  # 3-grams: 123 234 345 456; no fewer than 3 words
 
 
 @pytest.mark.parametrize(
     ("text", "overlap"),
     [
         ("one two three four five six", 1.0),
-        ("zero one two three four", 0.5),  # 123 234 of four
-        ("one two three; three four five", 0.5),  # 123 345
-        ("one two three one two three", 0.25),  # 123 twice counts once
+        ("zero one two three four", 4 / 6),
+        ("one two three; three four five", 5 / 6),  # three twice counts once
+        ("one two three one two three", 3 / 6),
+        ("four five six, one two three", 1.0),  # their order does not matter
+        ("one two three " + "x " * 100 + "four five six", 1.0),  # a place: no more than 100 words between
+        ("one two three " + "x " * 101 + "four five six", 3 / 6),  # two places: the first of the best
         ("one two, four five", 0.0),
         ("six five four three two one", 0.0),
         ("", 0.0),
     ],
 )
-def test_overlap_is_the_share_of_distinct_ngrams(tmp_path: Path, text: str, overlap: float) -> None:
+def test_overlap_is_the_share_of_words_in_runs(tmp_path: Path, text: str, overlap: float) -> None:
     run = Run(tmp_path, SIX, [("d", text)], settings(ngram=3, threshold=0.01))
     assert run.overlaps == ([("d", "six", overlap)] if overlap else [])
 
 
 @pytest.mark.parametrize(("threshold", "removed"), [(0.49, True), (0.5, True), (0.51, False)])
 def test_threshold_itself_counts(tmp_path: Path, threshold: float, removed: bool) -> None:
-    run = Run(tmp_path, SIX, [("d", "zero one two three four")], settings(ngram=3, threshold=threshold))
+    run = Run(tmp_path, SIX, [("d", "zero one two three")], settings(ngram=3, threshold=threshold))
     assert run.removed == (["d"] if removed else [])
 
 
 def test_an_ngram_never_reaches_into_the_next_document(tmp_path: Path) -> None:
     docs = [("a", "one two three"), ("b", "four five six"), ("c", ""), ("d", "four five six")]
     run = Run(tmp_path, SIX, docs, settings(ngram=3, threshold=0.25))
-    assert run.overlaps == [("a", "six", 0.25), ("b", "six", 0.25), ("d", "six", 0.25)]
+    assert run.overlaps == [("a", "six", 0.5), ("b", "six", 0.5), ("d", "six", 0.5)]
     docs = [("a", "one two"), ("b", "three four five"), ("c", "six")]
-    assert Run(tmp_path, SIX, docs, settings(ngram=3, threshold=0.01)).overlaps == [("b", "six", 0.25)]
+    assert Run(tmp_path, SIX, docs, settings(ngram=3, threshold=0.01)).overlaps == [("b", "six", 0.5)]
 
 
 def test_best_text_of_an_item_decides_and_the_best_item_is_the_reason(tmp_path: Path) -> None:
     items = [
         {"id": "x", "context": "one two three four five six seven", "question": "how many apples are there"},
-        {"id": "y", "text": "how many apples are there in my basket"},  # 6 of which 3 found
+        {"id": "y", "text": "how many apples are there in my basket"},  # eight words, five of them found
         {"id": "z", "text": "how many apples are there"},
     ]
     run = Run(tmp_path, items, [("d", "Well, how many apples are there?")], settings(ngram=3))
-    assert run.overlaps == [("d", "x", 1.0), ("d", "y", 0.5), ("d", "z", 1.0)]
+    assert run.overlaps == [("d", "x", 1.0), ("d", "y", 5 / 8), ("d", "z", 1.0)]
     [row] = run.decisions.removed.to_pylist()
     assert row == {
         "id": "d",
@@ -236,9 +243,18 @@ def test_a_short_question_is_tested_with_its_answers(tmp_path: Path) -> None:
     ]
     run = Run(tmp_path, items, docs, settings())
     assert run.overlaps == [(key, "q", 1.0) for key in ("joined", "other", "lettered", "asked", "answered")]
-    assert run.index.texts["field"].to_pylist() == ["query+choices.0"] * 3 + ["query+choices.2"] * 3
-    # 10, 11 and 11 words: one n-gram; 14, 15 and 15 words: the 13-grams that fit and start in the question's four words
-    assert [len(grams) for grams in run.index.texts["grams"].to_pylist()] == [1, 1, 1, 2, 3, 3]
+    assert run.index.texts["field"].to_pylist() == [
+        *["query+choices.0"] * 3,
+        *["query+choices.2"] * 3,
+        "query+choices.0+choices.1+choices.2",
+    ]
+    # 10, 11 and 11 words, 14, 15 and 15, and 24 with the letters: n is 5
+    assert [len(grams) for grams in run.index.texts["grams"].to_pylist()] == [6, 7, 7, 10, 11, 11, 20]
+    apart = Run(tmp_path, items, docs, settings(answers="apart"))
+    assert apart.overlaps == []
+    assert apart.built["benchmarks"]["bench"]["untested"] == [
+        {"item": "q", "reason": "fewer than 8 words", "text": "Why do cats purr"}
+    ]
 
 
 def test_a_short_question_is_tested_beside_a_long_passage(tmp_path: Path) -> None:
@@ -257,12 +273,13 @@ def test_numbers_and_repetition_are_no_content(tmp_path: Path) -> None:
     items = [
         {"id": "digits", "text": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15"},
         {"id": "zeros", "text": "x 0 0 0 0 0 0 0 0 0 0 0 0"},
-        {"id": "mixed", "text": "x y 0 0 0 0 0 0 0 0 0 0 0"},
+        {"id": "letters", "text": "a b c d e f g h i j k l m n o p"},
+        {"id": "mixed", "text": "one more day 0 0 0 0 0 0 0 0 0 0"},
     ]
-    docs = [("a", items[0]["text"]), ("b", items[1]["text"]), ("c", items[2]["text"])]
+    docs = [(str(number), item["text"]) for number, item in enumerate(items)]
     run = Run(tmp_path, items, docs, settings())
-    assert run.removed == ["c"]  # three distinct words, one with a letter
-    assert [entry["item"] for entry in run.built["benchmarks"]["bench"]["untested"]] == ["digits", "zeros"]
+    assert run.overlaps == [("3", "mixed", 1.0)]  # one n-gram of five counts, with three distinct words
+    assert [entry["item"] for entry in run.built["benchmarks"]["bench"]["untested"]] == ["digits", "zeros", "letters"]
 
 
 # ---- template and common text
@@ -273,11 +290,11 @@ def test_template_is_what_many_items_share(tmp_path: Path) -> None:
         {"id": f"i{number}", "text": f"choose the best ending a{number} b{number} c{number} d{number}"}
         for number in range(5)
     ]
-    # 3 > min(20, 5 // 2): "choose the best" and "the best ending" are template; six 3-grams of eight words are left 4+2
+    # 3 > min(20, 5 // 2): "choose the best" and "the best ending" are template
     run = Run(
         tmp_path, items, [("t", "choose the best ending"), ("leak", "a3 b3 c3 d3")], settings(ngram=3, threshold=0.5)
     )
-    assert run.overlaps == [("leak", "i3", 0.5)]  # of: best ending a3, ending a3 b3, a3 b3 c3, b3 c3 d3
+    assert run.overlaps == [("leak", "i3", 4 / 6)]  # of: best ending a3 b3 c3 d3
     about = run.built["benchmarks"]["bench"]
     assert about["template_ngrams"] == 2
     assert about["template_phrases"] == [{"text": "choose the best ending", "items": 5}]
@@ -328,11 +345,14 @@ def test_common_text_is_counted_in_clusters(tmp_path: Path, clusters: list[int],
 def test_common_ngrams_leave_both_sides_of_the_fraction(tmp_path: Path) -> None:
     docs = [(f"d{number}", "one two three four") for number in range(3)] + [("leak", "one two three four five")]
     run = Run(tmp_path, SIX, docs, settings(ngram=3, max_clusters=3), [0, 1, 2, 2])
-    assert run.overlaps == [("d0", "six", 0.5), ("d1", "six", 0.5), ("d2", "six", 0.5), ("leak", "six", 0.75)]
+    assert run.overlaps == [("d0", "six", 4 / 6), ("d1", "six", 4 / 6), ("d2", "six", 4 / 6), ("leak", "six", 5 / 6)]
     run = Run(tmp_path, SIX, docs, settings(ngram=3, max_clusters=2), [0, 1, 2, 2])
-    assert run.overlaps == [("leak", "six", 0.5)]  # 123 234 are common; of 345 456 the first is found
+    assert run.overlaps == [("leak", "six", 3 / 4)]  # 123 234 are common; 345 456 cover four words
     [row] = run.decisions.contamination.to_pylist()
-    assert row["span"] == "three four five"
+    assert (row["span"], row["words"]) == (
+        "one two three four five",
+        3,
+    )  # the common words beside them belong to the run
 
 
 def test_counts_are_the_same_for_any_order_and_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""From matched n-grams to removals, cuts and a report: which documents hold which benchmark items."""
+"""From matched n-grams to removals and cuts: which documents hold which benchmark items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from curate.decontaminate.index import Index, list_column, merged, phrases_at
+from curate.decontaminate.index import Index, list_column, marks_of, merged
 from curate.decontaminate.ngrams import word_spans
+from curate.decontaminate.runs import find_places, is_match
 from curate.decontaminate.settings import Decontaminate
 from curate.document import CONTAMINATION, EDITS, REMOVED, ROWS_PER_GROUP
 
@@ -26,7 +28,6 @@ COMMON = pa.schema(
 RULE = "decontaminate.ngram"
 _PAIR_BYTES = 64  # of a buffered (n-gram, cluster) pair: both numbers, and the copies that sorting them makes
 _FEWEST_PAIRS = 1 << 12  # a smaller buffer would spend its time in calls
-_SHOWN = 20
 
 
 def count_common(
@@ -95,7 +96,8 @@ class Common:
     Attributes:
         is_common: For each hash of the index, shape (H,).
         documents: Documents that hold it; 0 if it is not common, shape (H,).
-        remaining: Distinct n-grams of each text that are not common, shape (T,).
+        marks: What the texts' words count for.
+        content: Words of each text that count for the score, shape (T,).
     """
 
     def __init__(self, table: pa.Table, index: Index) -> None:
@@ -104,8 +106,8 @@ class Common:
         self.is_common[number] = True
         self.documents = np.zeros(len(index.hashes), np.int64)
         self.documents[number] = table["documents"].to_numpy()
-        owned = np.repeat(~self.is_common, np.diff(index.bounds))
-        self.remaining = np.bincount(index.owners[owned], minlength=index.texts.num_rows)
+        self.marks = marks_of(index, self.is_common)
+        self.content = self.marks.content_of(index)
 
     @classmethod
     def load(cls, path: str, index: Index) -> Common:
@@ -128,10 +130,21 @@ class Decisions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An item found in a document: its text numbers that reached the threshold, and the best of them."""
+    """An item found in a document.
 
-    texts: NDArray[np.int64]
+    Attributes:
+        text: Number of the text of the item with the highest score, the first of them.
+        overlap: That score.
+        words: Distinct words of that text that the document holds in one neighbourhood, common ones left out.
+        item_runs: Stretches of that text's words, start and end, shape (runs, 2).
+        runs: Stretches of the document's words that hold any text of the item, shape (runs, 2).
+    """
+
+    text: int
     overlap: float
+    words: int
+    item_runs: NDArray[np.int64]
+    runs: NDArray[np.int64]
 
 
 def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, settings: Decontaminate) -> Decisions:
@@ -157,38 +170,27 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
     names = list(zip(index.texts["benchmark"].to_pylist(), index.texts["item"].to_pylist(), strict=True))
     item_of = _item_numbers(names)
     for batch in batches:
+        index.numbers(list_column(batch["matches"])[0])  # refuses those of another index
         words, offsets = list_column(batch["word_hashes"])
-        for row, found in _found(batch, index, common, item_of, settings.threshold):
-            key = batch["id"][row].as_py()
-            text = batch["text"][row].as_py()
-            spans, data = word_spans(text), text.encode()
-            hashes = words[offsets[row] : offsets[row + 1]]
-            if len(spans) != len(hashes):
-                raise ValueError(f"document {key}: {len(spans)} words, but {len(hashes)} word hashes: measure again.")
-            place, number = index.find(hashes, np.array([0, len(hashes)]))
-            cuts: list[NDArray[np.int64]] = []
-            for item in found:
-                runs = _runs(index, common, item.texts, place, number)
-                cuts.append(runs)
-                first, end = runs[np.argmax(runs[:, 1] - runs[:, 0])]  # the first of the longest
-                start, stop = int(spans[first, 0]), int(spans[end - 1, 1])
-                benchmark, name = names[item.texts[0]]
-                contamination.append(
-                    {"id": key, "benchmark": benchmark, "item": name, "overlap": item.overlap}
-                    | {"start": start, "end": stop, "span": data[start:stop].decode()}
+        for row, found in _found(words, offsets, index, common, item_of, settings.threshold):
+            key, text = batch["id"][row].as_py(), batch["text"][row].as_py()
+            spans = word_spans(text)
+            if len(spans) != offsets[row + 1] - offsets[row]:
+                raise ValueError(
+                    f"document {key}: {len(spans)} words, but {offsets[row + 1] - offsets[row]} word hashes: measure again."
                 )
+            contamination += [{"id": key, **_row(item, index, text, spans)} for item in found]
             if settings.action == "flag":
                 continue
             before = batch["cuts"][row].as_py() if "cuts" in batch.schema.names else []
-            if settings.action == "cut" and (
-                cut := _cuts(np.concatenate(cuts), spans, len(data), settings.margin, before)
-            ):
+            runs = np.concatenate([item.runs for item in found])
+            if settings.action == "cut" and (cut := _cuts(runs, spans, len(text.encode()), settings.margin, before)):
                 edits += [{"id": key, "start": a, "end": b, "phase": "decontaminate", "rule": RULE} for a, b in cut]
                 continue
             best = max(found, key=lambda item: item.overlap)  # the first of the best, in index order
             removed.append(
                 {"id": key, "stage": "decontaminate", "rule": RULE, "value": best.overlap, "also_fired": []}
-                | {"value_label": "/".join(names[best.texts[0]]), "threshold": f"< {settings.threshold:g}"}
+                | {"value_label": "/".join(names[best.text]), "threshold": f"< {settings.threshold:g}"}
             )
     return Decisions(
         pa.Table.from_pylist(removed, REMOVED),
@@ -204,40 +206,67 @@ def _item_numbers(names: list[tuple[str, str]]) -> NDArray[np.int64]:
 
 
 def _found(
-    batch: pa.RecordBatch, index: Index, common: Common, item_of: NDArray[np.int64], threshold: float
-) -> Iterable[tuple[int, list[_Found]]]:
+    words: NDArray[np.uint64],
+    offsets: NDArray[np.int64],
+    index: Index,
+    common: Common,
+    item_of: NDArray[np.int64],
+    threshold: float,
+) -> Iterator[tuple[int, list[_Found]]]:
     """Yield (row, items at or above the threshold in index order) for the rows that have any."""
-    matches, offsets = list_column(batch["matches"])
-    number = index.numbers(matches)
-    rows = np.repeat(np.arange(batch.num_rows), np.diff(offsets))
-    content = ~common.is_common[number]
-    number, rows = number[content], rows[content]
-    sizes = index.bounds[number + 1] - index.bounds[number]
-    inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    texts = index.owners[np.repeat(index.bounds[number], sizes) + inner]
-    pairs, counts = np.unique(np.repeat(rows, sizes) * index.texts.num_rows + texts, return_counts=True)
-    row, text = np.divmod(pairs, max(1, index.texts.num_rows))
-    overlap = counts / common.remaining[text]
-    reached = overlap >= threshold
-    row, text, overlap = row[reached], text[reached], overlap[reached]
-    for at in np.unique(row).tolist():
-        mine = row == at
-        found: list[_Found] = []
-        for item in np.unique(item_of[text[mine]]).tolist():
-            of_item = mine & (item_of[text] == item)
-            found.append(_Found(text[of_item], float(overlap[of_item].max())))
-        yield at, found
+    places = find_places(words, offsets, index, common.marks, ~common.is_common)
+    overlap = places.content / np.maximum(common.content[places.text], 1)
+    numbers = np.flatnonzero(is_match(places, index) & (overlap >= threshold))
+    if not len(numbers):
+        return
+    row, item = places.row[numbers], item_of[places.text[numbers]]
+    order = np.lexsort((places.text[numbers], -overlap[numbers], item, row))  # the best of an item first
+    numbers, row, item = numbers[order], row[order], item[order]
+    heads = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (item[1:] != item[:-1])))
+    found: list[_Found] = []
+    for first, end in itertools.pairwise([*heads.tolist(), len(row)]):
+        best = numbers[first]
+        all_runs = [places.runs[places.bounds[place] : places.bounds[place + 1]] for place in numbers[first:end]]
+        start, _, size = np.concatenate(all_runs).T
+        start = start - offsets[row[first]]
+        of_item = all_runs[0]
+        found.append(
+            _Found(
+                text=int(places.text[best]),
+                overlap=float(overlap[best]),
+                words=int(places.evidence[best]),
+                item_runs=_union(of_item[:, 1], of_item[:, 1] + of_item[:, 2]),
+                runs=_union(start, start + size),
+            )
+        )
+        if end == len(row) or row[end] != row[first]:
+            yield int(row[first]), found
+            found = []
 
 
-def _runs(
-    index: Index, common: Common, texts: NDArray[np.int64], place: NDArray[np.int64], number: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the stretches of words (start, end) that the texts' n-grams cover in a document."""
-    owned = np.zeros(len(index.hashes), np.bool_)
-    for text in texts.tolist():
-        owned[index.grams_of(text)] = True
-    hit = owned[number] & ~common.is_common[number]
-    return _union(place[hit], place[hit] + index.lengths[number[hit]])
+def _row(item: _Found, index: Index, text: str, spans: NDArray[np.int64]) -> dict[str, Any]:
+    """Return an item's row of CONTAMINATION but for the document's id."""
+    benchmark, name, field, looked_for = (
+        index.texts[column][item.text].as_py() for column in ("benchmark", "item", "field", "text")
+    )
+    bytes_of = np.stack([spans[item.runs[:, 0], 0], spans[item.runs[:, 1] - 1, 1]], axis=1)
+    longest = int(np.argmax(item.runs[:, 1] - item.runs[:, 0]))  # the first of the longest
+    start, end = bytes_of[longest].tolist()
+    item_spans = word_spans(looked_for)
+    return {
+        "benchmark": benchmark,
+        "item": name,
+        "overlap": item.overlap,
+        "start": start,
+        "end": end,
+        "span": text.encode()[start:end].decode(),
+        "field": field,
+        "words": item.words,
+        "spans": [{"start": a, "end": b} for a, b in bytes_of.tolist()],
+        "item_spans": [
+            {"start": int(item_spans[a, 0]), "end": int(item_spans[b - 1, 1])} for a, b in item.item_runs.tolist()
+        ],
+    }
 
 
 def _union(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -265,81 +294,3 @@ def _cuts(
         (0 if first == 0 else int(spans[first, 0]), num_bytes if end == num_words else int(spans[end, 0]))
         for first, end in wide.tolist()
     ]
-
-
-def summarise(
-    built: Mapping[str, Any], contamination: Iterable[pa.RecordBatch], index: Index, common: Common
-) -> dict[str, Any]:
-    """Return what the report shows of decontamination.
-
-    Args:
-        built: What `build_index` returned.
-        contamination: All rows, those of one document together.
-        index: The index.
-        common: The common n-grams.
-
-    Returns:
-        JSON-able: `benchmarks` (what `built` says of each, with `items_found`, `share` of all items, `documents`, and
-        `matches`: item to number of documents), `worst` (items in most documents, with the longest matched span),
-        `common_ngrams`, `common_phrases` (ignored as common text: text, documents, items) and `common_items` (items
-        that are common text throughout, so that nothing can be said about them).
-    """
-    matches: dict[tuple[str, str], dict[str, Any]] = {}
-    documents: dict[str, int] = {}
-    latest: dict[str, str] = {}
-    for batch in contamination:
-        for row in batch.to_pylist():
-            name = row["benchmark"]
-            if latest.get(name) != row["id"]:
-                latest[name] = row["id"]
-                documents[name] = documents.get(name, 0) + 1
-            item = matches.setdefault((name, row["item"]), {"documents": 0, "overlap": 0.0, "span": ""})
-            item["documents"] += 1
-            if (row["overlap"], len(row["span"])) > (item["overlap"], len(item["span"])):
-                item |= {"overlap": row["overlap"], "span": row["span"], "id": row["id"]}
-    benchmarks: dict[str, Any] = {}
-    for name, about in built["benchmarks"].items():
-        found = {item: match["documents"] for (benchmark, item), match in matches.items() if benchmark == name}
-        benchmarks[name] = {
-            **about,
-            "items_found": len(found),
-            "share": len(found) / about["items"],
-            "documents": documents.get(name, 0),
-            "matches": found,
-        }
-    worst = sorted(matches.items(), key=lambda pair: (-pair[1]["documents"], -pair[1]["overlap"], pair[0]))
-    return {
-        "benchmarks": benchmarks,
-        "worst": [{"benchmark": name, "item": item, **about} for (name, item), about in worst[:_SHOWN]],
-        "common_ngrams": int(common.is_common.sum()),
-        "common_phrases": _common_phrases(index, common),
-        "common_items": _common_items(index, common),
-    }
-
-
-def _common_phrases(index: Index, common: Common) -> list[dict[str, Any]]:
-    """Return the stretches of benchmark text that were ignored as common, those in most documents first."""
-    phrases: dict[str, dict[str, Any]] = {}
-    owned = np.repeat(common.is_common, np.diff(index.bounds))
-    for number in np.unique(index.owners[owned]).tolist():
-        grams = index.grams_of(number)
-        is_common = common.is_common[grams]
-        about = index.texts.slice(number, 1).to_pylist()[0]
-        starts = np.array(about["starts"], np.int64)[is_common]
-        for phrase in phrases_at(about["text"], starts, about["n"]):
-            entry = phrases.setdefault(phrase, {"text": phrase, "documents": 0, "items": []})
-            entry["documents"] = max(entry["documents"], int(common.documents[grams].max()))
-            entry["items"].append(f"{about['benchmark']}/{about['item']}")
-    ranked = sorted(phrases.values(), key=lambda entry: (-entry["documents"], entry["text"]))
-    return [{**entry, "items": entry["items"][:_SHOWN]} for entry in ranked[:_SHOWN]]
-
-
-def _common_items(index: Index, common: Common) -> list[str]:
-    """Return the tested items of which every text is common throughout."""
-    tested: dict[str, bool] = {}
-    columns = (index.texts[name].to_pylist() for name in ("benchmark", "item", "status"))
-    for (benchmark, item, status), remaining in zip(zip(*columns, strict=True), common.remaining.tolist(), strict=True):
-        if status == "tested":
-            name = f"{benchmark}/{item}"
-            tested[name] = tested.get(name, False) or remaining > 0
-    return [name for name, is_left in tested.items() if not is_left]

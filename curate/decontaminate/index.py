@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +15,8 @@ from numpy.typing import NDArray
 from curate.decontaminate.items import BenchmarkFiles, Item, read_benchmark
 from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, prefix_sums, windows, word_spans
 from curate.decontaminate.settings import Decontaminate
+from curate.decontaminate.texts import Text, drop_template, texts_of
 from curate.document import ROWS_PER_GROUP
-from curate.words import folded_words, hash_word
 
 TEXTS = pa.schema(
     [
@@ -27,30 +25,16 @@ TEXTS = pa.schema(
         pa.field("field", pa.large_string(), nullable=False),  # dotted path; "a+b" for a question joined to an answer
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("words", pa.int32(), nullable=False),
+        pa.field("question", pa.int32(), nullable=False),  # of the words, those of the question
         pa.field("n", pa.int32(), nullable=False),  # words of its n-grams; 0 if it is not looked for
         pa.field("status", pa.string(), nullable=False),  # tested, template, numbers, short, no_text
         pa.field("grams", pa.large_list(pa.uint64()), nullable=False),  # distinct, without template, in text order
         pa.field("starts", pa.large_list(pa.int32()), nullable=False),  # first word of each
+        pa.field("hashes", pa.large_list(pa.uint64()), nullable=False),  # of all its words, if it is looked for
         pa.field("prefixes", pa.large_list(pa.uint64()), nullable=False),  # n < ngram: hash of each gram's first words
     ]
 )
-_JOINTS = (" ", " A: ", " Answer: ")  # what stands between a short question and its answer; "(A)", "a." read alike
 _SHOWN = 200  # characters of a text shown in a summary
-
-
-@dataclass(slots=True)
-class _Text:
-    """A row of TEXTS in the making."""
-
-    item: str
-    field: str
-    text: str
-    words: NDArray[np.uint64]
-    has_letter: NDArray[np.bool_]  # of each word
-    n: int = 0
-    status: str = "tested"
-    grams: NDArray[np.uint64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
-    starts: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def build_index(
@@ -60,7 +44,7 @@ def build_index(
 
     Args:
         benchmarks: Name and files of each benchmark; names must differ.
-        settings: `ngram`, `min_ngram` and `max_items` are used.
+        settings: `ngram`, `min_ngram`, `min_words`, `answers` and `max_items` are used.
         output: Path of the index (Parquet, schema TEXTS).
 
     Returns:
@@ -73,139 +57,26 @@ def build_index(
     if len({name for name, _ in benchmarks}) < len(benchmarks):
         raise ValueError(f"benchmark names must differ: {', '.join(name for name, _ in benchmarks)}")
     summary: dict[str, Any] = {}
-    meta = json.dumps({"ngram": settings.ngram, "shortest": settings.shortest})
+    meta = json.dumps({name: getattr(settings, name) for name in ("ngram", "shortest", "min_words")})
     schema = TEXTS.with_metadata({"curate.decontaminate": meta})
     with pq.ParquetWriter(output, schema, compression="zstd") as writer:
         for name, files in benchmarks:
             read = read_benchmark(files)
-            texts = _texts(read.items, settings)
-            template = _drop_template(texts, len(read.items), settings)
+            texts = texts_of(read.items, settings)
+            template = drop_template(texts, len(read.items), settings)
             summary[name] = {**read.facts, **_summary(read.items, texts, template, settings)}
             table = _table(name, texts, settings).cast(schema)
             writer.write_table(table, row_group_size=ROWS_PER_GROUP)
     return {"benchmarks": summary}
 
 
-def _texts(items: list[Item], settings: Decontaminate) -> list[_Text]:
-    """Return the texts of the items, in order; at least one row for each item, so that none is skipped in silence."""
-    memo: dict[str, tuple[int, bool]] = {}
-
-    def make(item: str, name: str, text: str) -> _Text:
-        words = folded_words(text)
-        for word in words:
-            if word not in memo:
-                memo[word] = hash_word(word), any(map(str.isalpha, word))
-        hashes = np.array([memo[word][0] for word in words], np.uint64)
-        return _Text(item, name, text, hashes, np.array([memo[word][1] for word in words], np.bool_))
-
-    texts: list[_Text] = []
-    for item in items:
-        questions = [make(item.id, part.field, part.text) for part in item.of("question", "context")]
-        tested = [text for text in questions if len(text.words) >= settings.shortest]
-        for text in tested:
-            _cut(text, len(text.words), settings)
-        short = [text for text in questions if 0 < len(text.words) < settings.shortest]
-        tested += _joined(item, short, make, settings)
-        if not tested:
-            tested = [_whole(item, questions, make, settings)]
-        texts += tested
-    return texts
-
-
-def _joined(
-    item: Item, short: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
-) -> list[_Text]:
-    """Return each question too short by itself with each answer behind it, as far as that is long enough.
-
-    Only n-grams that start inside the question are taken: none lies in the answer alone.
-    """
-    texts: list[_Text] = []
-    for question in short:
-        for part in item.of("choice", "answer"):
-            field = f"{question.field}+{part.field}"
-            variants = [make(item.id, field, f"{question.text}{by}{part.text}") for by in _JOINTS]
-            if len(variants[0].words) >= settings.shortest:
-                for text in variants:
-                    _cut(text, len(question.words), settings)
-                texts += variants
-    return texts
-
-
-def _whole(
-    item: Item, questions: list[_Text], make: Callable[[str, str, str], _Text], settings: Decontaminate
-) -> _Text:
-    """Return the question fields of an item, none long enough by itself, as one text; tested if that is long enough."""
-    text = make(item.id, "+".join(text.field for text in questions), " ".join(text.text for text in questions))
-    if len(text.words) >= settings.shortest:
-        _cut(text, len(text.words), settings)
-    else:
-        text.status = "short" if questions else "no_text"
-    return text
-
-
-def _cut(text: _Text, num_starts: int, settings: Decontaminate) -> None:
-    """Fill in the text's distinct n-grams that start in its first `num_starts` words and say something.
-
-    Tables, counters and test data ("1, 2, 3, ...", "0, 0, 0, ...") stand in code and text everywhere: an n-gram counts
-    if it has three distinct words (all, if it has but two) and one of them has a letter.
-    """
-    text.n = min(settings.ngram, len(text.words))
-    grams = ngram_hashes(text.words, text.n)[:num_starts]
-    places = np.arange(len(grams))[:, None] + np.arange(text.n)  # (grams, n)
-    in_order = np.sort(text.words[places], axis=1)
-    num_distinct = 1 + (in_order[:, 1:] != in_order[:, :-1]).sum(axis=1)
-    letters = text.has_letter[places].any(axis=1)
-    says = np.flatnonzero(letters & (num_distinct >= min(3, text.n)))
-    _, first = np.unique(grams[says], return_index=True)
-    text.starts = says[np.sort(first)]
-    text.grams = grams[text.starts]
-    if not len(says):
-        text.status, text.n = "numbers", 0
-
-
-def _drop_template(texts: list[_Text], num_items: int, settings: Decontaminate) -> NDArray[np.uint64]:
-    """Take the template n-grams of one benchmark out of its texts; return their hashes, sorted.
-
-    A text that several items share whole (a passage with many questions) counts once, so that it stays content,
-    unless more than half of a benchmark of at least `max_items` items carry it (an instruction in a field of its own).
-    """
-    copies = Counter(text.words.tobytes() for text in texts)
-    limit = min(settings.max_items, max(2, num_items // 2))
-    seen: set[bytes] = set()
-    number: dict[str, int] = {}  # of an item
-    grams: list[NDArray[np.uint64]] = []
-    owners: list[NDArray[np.int64]] = []
-    carried = []
-    for text in texts:
-        key = text.words.tobytes()
-        owner = number.setdefault(text.item, len(number))
-        if key not in seen:
-            seen.add(key)
-            grams.append(text.grams)
-            owners.append(np.full(len(text.grams), owner, np.int64))
-            if copies[key] > num_items / 2 and num_items >= settings.max_items:
-                carried.append(text.grams)
-    gram, by = np.concatenate(grams), np.concatenate(owners)
-    order = np.lexsort((by, gram))
-    gram, by = gram[order], by[order]
-    new = np.ones(len(gram), np.bool_)
-    new[1:] = (gram[1:] != gram[:-1]) | (by[1:] != by[:-1])  # an item counts once
-    values, counts = np.unique(gram[new], return_counts=True)
-    template = np.unique(np.concatenate([values[counts > limit], *carried]))
-    for text in texts:
-        keep = ~np.isin(text.grams, template)
-        if text.status == "tested" and not keep.any():
-            text.status, text.n = "template", 0
-        text.grams, text.starts = text.grams[keep], text.starts[keep]
-    return template
-
-
 def _summary(
-    items: list[Item], texts: list[_Text], template: NDArray[np.uint64], settings: Decontaminate
+    items: list[Item], texts: list[Text], template: NDArray[np.uint64], settings: Decontaminate
 ) -> dict[str, Any]:
     tested = {text.item for text in texts if text.status == "tested"}
     reasons = {
-        "short": f"fewer than {settings.shortest} words, also with an answer",
+        "short": f"fewer than {settings.min_words} words"
+        + (", also with an answer" if settings.answers == "together" else ""),
         "no_text": "no text but labels and answers",
         "numbers": "nothing but numbers or repeated words",
         "template": "nothing but the benchmark's template",
@@ -218,8 +89,8 @@ def _summary(
     phrases: Counter[str] = Counter()
     if len(template):
         for text in texts:
-            grams = ngram_hashes(text.words, settings.ngram)
-            phrases.update(phrases_at(text.text, np.flatnonzero(np.isin(grams, template)), settings.ngram))
+            grams = ngram_hashes(text.words, settings.shortest)
+            phrases.update(phrases_at(text.text, np.flatnonzero(np.isin(grams, template)), settings.shortest))
     return {
         "items": len(items),
         "items_tested": len(tested),
@@ -253,7 +124,7 @@ def merged(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
     return np.stack([starts[heads], reach[tails]], axis=1)
 
 
-def _table(benchmark: str, texts: list[_Text], settings: Decontaminate) -> pa.Table:
+def _table(benchmark: str, texts: list[Text], settings: Decontaminate) -> pa.Table:
     prefixes = [
         at_positions(text.words, text.starts, settings.shortest)
         if text.status == "tested" and text.n < settings.ngram
@@ -266,10 +137,12 @@ def _table(benchmark: str, texts: list[_Text], settings: Decontaminate) -> pa.Ta
         pa.array([text.field for text in texts], pa.large_string()),
         pa.array([text.text for text in texts], pa.large_string()),
         pa.array([len(text.words) for text in texts], pa.int32()),
+        pa.array([text.question for text in texts], pa.int32()),
         pa.array([text.n for text in texts], pa.int32()),
         pa.array([text.status for text in texts], pa.string()),
         lists([text.grams for text in texts], pa.uint64()),
         lists([text.starts for text in texts], pa.int32()),
+        lists([text.words if text.status == "tested" else text.words[:0] for text in texts], pa.uint64()),
         lists(prefixes, pa.uint64()),
     ]
     return pa.Table.from_arrays(columns, schema=TEXTS)
@@ -298,17 +171,20 @@ class Index:
     """An index in memory: sorted n-gram hashes, and which texts hold them.
 
     Attributes:
-        settings_used: `ngram` and `shortest` that it was built with.
+        ngram, shortest, min_words: What it was built with.
         texts: Rows of TEXTS.
         hashes: Distinct hashes of all texts, sorted, shape (H,).
         lengths: Words of each n-gram, shape (H,).
         owners: Text numbers, grouped by hash; those of hash h are `owners[bounds[h] : bounds[h + 1]]`.
         starts: For each owner the word of its text at which the n-gram starts.
+        words: Word hashes of all texts; those of text t are `words[words_at[t] : words_at[t + 1]]`.
+        question: Words of each text that are its question, the first ones, shape (T,).
+        marks: What words count for while no n-gram is known to be common.
     """
 
     def __init__(self, texts: pa.Table) -> None:
         meta: dict[str, int] = json.loads(texts.schema.metadata[b"curate.decontaminate"])
-        self.ngram, self.shortest = meta["ngram"], meta["shortest"]
+        self.ngram, self.shortest, self.min_words = meta["ngram"], meta["shortest"], meta["min_words"]
         self.texts = texts
         grams, offsets = list_column(texts["grams"].combine_chunks())
         starts, _ = list_column(texts["starts"].combine_chunks())
@@ -316,12 +192,15 @@ class Index:
         order = np.argsort(grams, kind="stable")
         self.hashes, first = np.unique(grams[order], return_index=True)
         self.bounds = np.append(first, len(grams))
-        self.owners, self.starts = owners[order], starts[order]
+        self.owners, self.starts = owners[order], starts[order].astype(np.int64)
+        self.words, self.words_at = list_column(texts["hashes"].combine_chunks())
+        self.question = texts["question"].to_numpy().astype(np.int64)
         self._grams, self._grams_at = np.searchsorted(self.hashes, grams), offsets
         self.lengths = texts["n"].to_numpy()[self.owners[first]].astype(np.int64)
         self.short_lengths: list[int] = sorted({int(n) for n in self.lengths} - {self.ngram})
         prefixes, _ = list_column(texts["prefixes"].combine_chunks())
         self.prefixes = np.unique(prefixes)
+        self.marks = marks_of(self, np.zeros(len(self.hashes), np.bool_))
         self._filter = _Filter(self.hashes[self.lengths == self.ngram])
         self._prefix_filter = _Filter(self.prefixes)
 
@@ -420,18 +299,38 @@ class _Filter:
         return held
 
 
-def overlaps(batch: pa.RecordBatch, index: Index) -> pa.RecordBatch:
-    """Return column `matches` (large_list<uint64>): the distinct index n-grams in each document, sorted.
+class Marks(NamedTuple):
+    """What each word of all texts counts for, as running sums from 0, shape (words of the index + 1,).
 
-    Args:
-        batch: Has the transient column `word_hashes`; the answer for a row depends on that row alone.
-        index: The loaded index.
+    Attributes:
+        evidence: Words that are not common, or that an n-gram which is not common covers, too.
+        content: Words that an n-gram which is neither template nor common covers.
     """
-    words, offsets = list_column(batch["word_hashes"])
-    place, number = index.find(words, offsets)
-    rows = np.searchsorted(offsets, place, side="right") - 1
-    pairs = np.unique(rows * max(1, len(index.hashes)) + number)
-    rows, number = np.divmod(pairs, max(1, len(index.hashes)))
-    ends = np.searchsorted(rows, np.arange(batch.num_rows + 1))
-    matches = pa.LargeListArray.from_arrays(pa.array(ends.astype(np.int64)), pa.array(index.hashes[number]))
-    return pa.RecordBatch.from_arrays([matches], names=["matches"])
+
+    evidence: NDArray[np.int64]
+    content: NDArray[np.int64]
+
+    def content_of(self, index: Index) -> NDArray[np.int64]:
+        """Return the content words of each text, shape (T,)."""
+        return self.content[index.words_at[1:]] - self.content[index.words_at[:-1]]
+
+
+def marks_of(index: Index, is_common: NDArray[np.bool_]) -> Marks:
+    """Return what the words count for if these n-grams (shape (H,)) are common."""
+    common = np.repeat(is_common, np.diff(index.bounds))  # of each owner
+    first = index.words_at[index.owners] + index.starts
+    end = first + np.repeat(index.lengths, np.diff(index.bounds))
+
+    def covered(which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        change = np.zeros(len(index.words) + 1, np.int64)
+        np.add.at(change, first[which], 1)
+        np.add.at(change, end[which], -1)
+        result: NDArray[np.bool_] = np.cumsum(change)[:-1] > 0
+        return result
+
+    content = covered(~common)
+    return Marks(_running(content | ~covered(common)), _running(content))
+
+
+def _running(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])

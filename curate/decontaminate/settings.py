@@ -6,27 +6,34 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from curate.decontaminate.sources import BenchmarkSource
 from curate.stage import Stage
 
 
 class Decontaminate(Stage):
     """Remove, cut or flag documents that hold benchmark items, by n-gram overlap (Brown et al. 2020, appendix C).
 
-    An item's texts are cut into n-grams of folded words, so case, punctuation at word edges, line wraps, quotes and
-    soft hyphens make no difference. The overlap of a document with an item is the share of the distinct n-grams of
-    the item's best matching text that the document holds; n-grams that are template or common text count on neither
-    side of the fraction.
+    An item's texts are cut into n-grams of words in their normal form, so case, punctuation, line wraps, quotes and
+    forms of digits make no difference. Where a document holds one, the words on both sides are compared as well: they
+    make a run. The score of a document and an item is the share of the words of one of the item's texts that runs near
+    one another cover; words that only template or common text covers count on neither side of the fraction.
 
     Attributes:
-        benchmarks: Paths of JSON Lines (plain, gzip, zstd) or Parquet files, any schema; see `items.py` for the
-            fields that are looked for.
-        ngram: Words of an n-gram. 13 is the largest that Brown et al. use.
-        min_ngram: A text shorter than `ngram` is one n-gram of its whole length, down to this many words; Brown et al.
-            find that below 8 spurious collisions begin. Shorter items are tested as question and answer joined, and
-            listed as untested where that is too short as well.
-        threshold: Overlap from which a document counts as contaminated, in (0, 1]. One half, as in Tulu 3 (Lambert et
-            al. 2024, section 3.2): one shared sentence inside a long passage is no leak, and an item that lost its
-            middle to a small edit still is one.
+        benchmarks: Paths of benchmarks, or mappings with a path and what their rows hold (see `BenchmarkSource`). Without
+            a mapping of fields a known form is recognised by its columns; of any other every string field is looked for,
+            but for answers, labels and ids (see `items.py`).
+        ngram: Words of the n-grams of a long text. 13 is the largest that Brown et al. use. Of a shorter one they have an
+            eighth of its words, so that a leak of which every tenth word was changed, or whose sentences stand apart,
+            still holds some.
+        min_ngram: Words of the n-grams of a short text. At 5 one word in 400 of clean text begins one; at 4 one in 70.
+        min_words: Words of a text that a document must hold at least. Brown et al. find that below 8 spurious
+            collisions begin. Shorter texts are tested as question and answer joined, and listed as untested where that
+            is too short as well.
+        answers: `together`: a question too short for half of it to be told is looked for with its answers and choices
+            behind it as well. `apart`: questions alone are looked for. An answer alone never is.
+        threshold: Score from which a document counts as contaminated, in (0, 1]: the share of a text's words that it
+            holds. About a third: half of an item is a leak, also if some of its words were changed, and one shared sentence
+            inside a long passage is none.
         max_clusters: An n-gram in documents of more than this many distinct duplicate clusters is common text (licence
             notices, quotations), no trace of the benchmark. 10 as in Brown et al., who count documents; we count
             clusters, or a leak copied 500 times would pass as common.
@@ -37,23 +44,37 @@ class Decontaminate(Stage):
             200 characters, about 40 words.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
     decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin")
 
-    benchmarks: Annotated[tuple[str, ...], Field(min_length=1)]
+    benchmarks: Annotated[tuple[str | BenchmarkSource, ...], Field(min_length=1)]
     ngram: Annotated[int, Field(ge=2, le=64)] = 13
-    min_ngram: Annotated[int, Field(ge=1, le=64)] = 8
-    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
+    min_ngram: Annotated[int, Field(ge=1, le=64)] = 5
+    min_words: Annotated[int, Field(ge=1)] = 8
+    answers: Literal["together", "apart"] = "together"
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.35
     max_clusters: Annotated[int, Field(ge=1)] = 10
     max_items: Annotated[int, Field(ge=2)] = 20
     action: Literal["drop", "cut", "flag"] = "drop"
     margin: Annotated[int, Field(ge=0)] = 40
 
     @property
+    def sources(self) -> tuple[BenchmarkSource, ...]:
+        """Return the benchmarks, those given by a path alone as well."""
+        return tuple(BenchmarkSource(path=one) if isinstance(one, str) else one for one in self.benchmarks)
+
+    @property
     def shortest(self) -> int:
-        """Words of the shortest n-gram in use: `min_ngram`, or `ngram` where that is smaller."""
-        return min(self.ngram, self.min_ngram)
+        """Words of the shortest n-gram in use."""
+        return min(self.ngram, self.min_ngram, self.min_words)
+
+    @model_validator(mode="after")
+    def _names(self) -> Decontaminate:
+        names = [one.name for one in self.sources if one.name is not None]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ValueError(f"two benchmarks are named '{twice[0]}': name them apart, or give one pattern for both")
+        return self
 
     @model_validator(mode="after")
     def _lengths(self) -> Decontaminate:

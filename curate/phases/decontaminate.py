@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.decontaminate.decide import Common, count_common, decide, summarise
-from curate.decontaminate.index import Index, build_index, overlaps
+from curate.decontaminate.decide import Common, count_common, decide
+from curate.decontaminate.fields import Fields
+from curate.decontaminate.index import Index, build_index
+from curate.decontaminate.items import BenchmarkFiles
+from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
+from curate.decontaminate.summary import summarise
 from curate.document import CONTAMINATION
+from curate.errors import InputError
 from curate.inputs import InputFile, fetch
 from curate.ledger import same_rows
 from curate.phases.cluster import ShardOfCorpus, cluster_numbers
@@ -22,17 +29,66 @@ from curate.phases.edits import EditsAbout
 from curate.phases.measure import last_revision
 from curate.pipeline import BATCH_ROWS, ParquetFile, RemovalCounts, Removals, RowsAbout, RowsBeside, read_batches
 from curate.plan import TaskContext
-from curate.stage import Stage
+from curate.stage import Stage, canonical
 from curate.words import with_words
 
 MATCHES = pa.schema([("matches", pa.large_list(pa.uint64()))])
 
 
-def index(context: TaskContext, key: str, settings: Decontaminate, files: Sequence[tuple[str, InputFile]]) -> None:
+@dataclass(frozen=True, slots=True)
+class BenchmarkInputs:
+    """One benchmark of a recipe.
+
+    Attributes:
+        name: What reports call it.
+        files: In order.
+        mapping: As in `BenchmarkFiles`, and so are `fields`.
+        passed_over: Files of a dataset that are not read, counted by reason.
+    """
+
+    name: str
+    files: tuple[InputFile, ...]
+    mapping: str
+    fields: Fields | None
+    passed_over: Mapping[str, int]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what it adds to the key of an index."""
+        return {
+            "name": self.name,
+            "files": [(file.path, file.digest) for file in self.files],
+            "mapping": self.mapping,
+            "fields": canonical(self.fields),
+            "passed_over": dict(self.passed_over),
+        }
+
+    def local(self, paths: Iterable[Path]) -> BenchmarkFiles:
+        """Return it with local copies of its files."""
+        titles = tuple(file.path for file in self.files)
+        return BenchmarkFiles(tuple(map(str, paths)), titles, self.name, self.mapping, self.fields)
+
+
+def index(context: TaskContext, key: str, settings: Decontaminate, benchmarks: Sequence[BenchmarkInputs]) -> None:
     """Write index.parquet (n-grams of the benchmark items) and summary.json."""
-    with context.writing(key) as output, context.scratch() as folder:
-        paths = [(name, str(fetch(file, folder))) for name, file in files]
-        summary = build_index(paths, settings, str(output.path("index.parquet")))
+    with context.writing(key) as output, context.scratch() as scratch:
+        addresses: dict[str, str] = {}
+        local: list[tuple[str, BenchmarkFiles | str]] = []
+        for number, benchmark in enumerate(benchmarks):
+            folder = scratch / str(number)
+            folder.mkdir()
+            paths = []
+            for place, file in enumerate(benchmark.files):
+                part = folder / str(place)
+                part.mkdir()
+                paths.append(fetch(file, part))
+                addresses[str(paths[-1])] = file.url
+            local.append((benchmark.name, benchmark.local(paths)))
+        try:
+            summary = build_index(local, settings, str(output.path("index.parquet")))
+        except InputError as error:  # names the local copy of a remote file
+            raise InputError(addresses.get(error.file, error.file), error.problem, error.remedy) from error
+        for benchmark in benchmarks:
+            summary["benchmarks"][benchmark.name]["passed_over"] = dict(benchmark.passed_over)
         output.path("summary.json").write_text(json.dumps(summary, ensure_ascii=False))
 
 
