@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cache_app = typer.Typer(help="The store of results: list it, free space.", no_args_is_help=True, rich_markup_mode=None)
-mixture_app = typer.Typer(help="Plan or optimise weights (not built yet).", no_args_is_help=True, rich_markup_mode=None)
+mixture_app = typer.Typer(help="Plan weights.", no_args_is_help=True, rich_markup_mode=None)
 classifier_app = typer.Typer(help="Train or apply a fastText classifier.", no_args_is_help=True, rich_markup_mode=None)
 tokenizer_app = typer.Typer(
     help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None
@@ -239,7 +239,7 @@ def export(
     run: RunPath,
     format: Annotated[Format, typer.Option(help="The layout, see above.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option(help="A new or empty folder.  [default: exports/<run>-<format>]", show_default=False)
+        str | None, typer.Option(help="A new or empty folder.  [default: exports/<run>-<format>]", show_default=False)
     ] = None,
     source: Annotated[list[str] | None, typer.Option(help="Only this source; may be repeated.")] = None,
     split: Annotated[str | None, typer.Option(help="Only train or validation.  [default: both]")] = None,
@@ -307,11 +307,35 @@ def _later(name: str) -> Any:
 for _name in ("compare", "ablate"):
     app.command(_name, context_settings=_LATER)(_later(_name))
 for _parent, _group, _names in (
-    ("mixture", mixture_app, ("plan", "optimize")),
+    ("mixture", mixture_app, ("optimize",)),
     ("tokenizer", tokenizer_app, ("train",)),
 ):
     for _name in _names:
         _group.command(_name, context_settings=_LATER)(_later(f"{_parent} {_name}"))
+
+
+@mixture_app.command("plan")
+def mixture_plan(
+    recipe: RecipePath,
+    budget: Annotated[
+        str | None, typer.Option(help="Tokens to plan for, such as 10B.  [default: the recipe's]")
+    ] = None,
+    available: Annotated[
+        str | None, typer.Option(help="Tokens that sources, or their groups, have: web=2T,code=300B.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="A run folder to count them in.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it, as mixture.json would hold it.")] = False,
+    sets: Sets = None,
+    allow_code: AllowCode = False,
+) -> None:
+    """Show what a recipe's mixture would draw: tokens asked and drawn, epochs, caps. Runs and writes nothing.
+
+    Without --run and --available, tokens are estimated from the size of the input files.
+    """
+    from curate.mixture_plan import plan, plan_json, plan_lines
+
+    result = plan(recipe, budget=budget, available=available, run=run, sets=sets or (), allow_code=allow_code)
+    print(plan_json(result) if as_json else "\n".join(plan_lines(result)))
 
 
 @classifier_app.command("train")

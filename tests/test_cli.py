@@ -32,6 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["inspect", "--help"],
         ["what-if", "--help"],
         ["audit", "--help"],
+        ["export", "--help"],
         ["cache", "--help"],
     ],
 )
@@ -45,7 +46,7 @@ def test_help_teaches(arguments: list[str]) -> None:
     "arguments",
     [
         ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
-        ["export", "x", "--format", "hf"], ["mixture", "plan"], ["mixture", "optimize"],
+        ["mixture", "optimize"],
         ["tokenizer", "train"], ["cache", "prune"],
     ],
 )  # fmt: skip

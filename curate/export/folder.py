@@ -19,7 +19,6 @@ from typing import Any
 
 from curate.cache import reached, sha256_file, sync_folder
 from curate.errors import CurateError, FolderInUseError, UsageError
-from curate.inputs import is_remote
 
 ENDING = ".unfinished"
 _JOURNAL = ".journal.jsonl"
@@ -42,15 +41,23 @@ class Task:
     write: Callable[[Path], Mapping[str, Any]]
 
 
+def local_path(output: str | Path) -> Path:
+    """Return the path of an output folder.
+
+    Raises:
+        UsageError: If it is an address: a folder on an object store cannot appear whole or not at all.
+    """
+    if "://" in str(output):
+        raise UsageError(f"--output {output}: exports are written to local folders. Name one, then copy it there.")
+    return Path(output)
+
+
 def check_target(target: Path) -> None:
-    """Refuse an output that is no new or empty local folder.
+    """Refuse an output that is no new or empty folder.
 
     Raises:
         UsageError: With the remedy.
     """
-    if is_remote(str(target)) or "://" in str(target):
-        remedy = "Name a local folder, then copy it: a folder there cannot appear whole or not at all."
-        raise UsageError(f"--output {target}: exports are written to local folders. {remedy}")
     if not target.name:
         raise UsageError(f"--output {target}: name a folder.")
     if target.is_dir():
@@ -178,15 +185,18 @@ class Unfinished:
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """Remove what no task wrote and give the folder its name."""
-        expected = {name for task in tasks for name in task.files}
+        check_target(self._target)  # it was free at the start; nothing is replaced that came since
+        marks = {_JOURNAL, _LOCK}
+        expected = {name for task in tasks for name in task.files} | marks
         for path in sorted(self.path.rglob("*"), reverse=True):
             if path.is_dir():
                 if not any(path.iterdir()):
                     path.rmdir()
             elif str(path.relative_to(self.path)) not in expected:
                 path.unlink()
+        for name in marks:
+            (self.path / name).unlink()
         reached("before_rename")
-        check_target(self._target)  # it was free at the start; nothing is replaced that came since
         try:
             self.path.rename(self._target)
         except OSError as error:

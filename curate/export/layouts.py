@@ -186,9 +186,8 @@ class Nanotron:
 
 
 def _metric(tokens: int) -> str:
-    """Return a number of tokens with three digits and a prefix: 2.06 MT."""
-    for size, prefix in ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if tokens >= size:
-            value = tokens / size
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {prefix}T"
-    return f"{tokens} T"
+    """Return a number of tokens with three digits and a prefix, as datatrove does: 7.00 T, 2.06 MT."""
+    power = min(5, max(0, (len(str(tokens)) - 1) // 3))
+    value = tokens / 1000**power
+    digits = max(0, 3 - len(str(int(value))))
+    return f"{value:.{digits}f} {' kMGTP'[power].strip()}T"

@@ -15,7 +15,7 @@ from curate.cache import key_of, sha256_file, write_json
 from curate.errors import InputError, UsageError
 from curate.export.card import card
 from curate.export.facts import Facts
-from curate.export.folder import MANIFEST, Task, Unfinished, check_target
+from curate.export.folder import MANIFEST, Task, Unfinished, check_target, local_path
 from curate.export.layouts import Layout, Megatron, Nanotron, Npy
 from curate.export.reading import blend, reading
 from curate.export.selection import AGAIN, Selection
@@ -79,7 +79,7 @@ def export(
     _check_options(format, split, order, sources)
     selection = Selection.of(run, sources, split or ("train" if order == "mixture" else None))
     plan = _check_contents(selection, format, order)
-    target = Path(output) if output is not None else Path("exports") / f"{run.resolve().name}-{format}"
+    target = local_path(output) if output is not None else Path("exports") / f"{run.resolve().name}-{format}"
     check_target(target)
     options = {"format": format, "sources": selection.sources, "splits": selection.splits, "order": order}
     key = key_of(version=_VERSION, curate=__version__, options=options, run=selection.state)
