@@ -91,8 +91,8 @@ ROOMS = (
     Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit",
         "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.settings", "curate.tokens.sentencepiece_model",
-        "curate.tokens.sentencepiece_training",
-        "curate.tokens.tokenizer_json", "curate.tokens.arrange"), sees=("core", "text")),
+        "curate.tokens.sentencepiece_training", "curate.tokens.sentencepiece_scores", "curate.tokens.tokenizer_json",
+        "curate.tokens.transformers_files", "curate.tokens.encoding.*", "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),
     # the machine runs any family and imports none
     Room(

@@ -16,12 +16,14 @@ from typing import Any
 from curate.errors import StageError
 from curate.stage import canonical
 from curate.tokens.sentencepiece_model import SentencePieceTokenizer
+from curate.tokens.sentencepiece_scores import with_grid_scores
 from curate.tokens.settings import TokenizerSettings
 
 # White space that code is made of, besides spaces: always one piece each. Runs of spaces are learned.
 _WHITE_SPACE = ("\n", "\n\n", "\n\n\n", "\n\n\n\n", "\t", "\t\t", "\t\t\t", "\t\t\t\t")
 # What the trainer cannot see: pieces of their own (above), its own marks for space and unknown, and NUL.
 _UNSEEN = re.compile("[\n\r\t\0\u2581\u2585]+")
+_MARK_CHARACTERS = "<0x123456789ABCDEF>/unks"  # of byte pieces, <unk>, <s> and </s>
 _LONGEST_LINE = 4096  # characters; the byte-pair trainer counts positions within a line in 16 bits
 
 
@@ -99,6 +101,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
         remedy = "Add documents, loosen the filters, or load a tokenizer."
         raise StageError("all", "tokenizer", "", "there is no text to train a tokenizer on.", remedy)
     model = io.BytesIO()
+    unigram = training.model == "unigram"
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -119,6 +122,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
             shuffle_input_sentence=False,
             num_threads=1,  # more threads sum floats in another order
             eos_piece=settings.trained_eos,
+            # transformers finds a unigram mark in a text, unless its characters are pieces too (see transformers_files)
+            required_chars="".join(sorted({*_MARK_CHARACTERS, *settings.trained_eos})) if unigram else "",
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -128,7 +133,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
         size = f"at least {needed[1]}" if needed else "another size"
         remedy = f"Set tokenizer.train.vocab_size to {size}, or lower tokenizer.train.character_coverage."
         raise StageError("all", "tokenizer", "", problem, remedy) from error
-    data = model.getvalue()
+    data = with_grid_scores(model.getvalue(), _WHITE_SPACE) if unigram else model.getvalue()
     tokenizer = SentencePieceTokenizer(data, eos=settings.trained_eos)
     card = {
         "kind": training.kind,

@@ -24,7 +24,7 @@ class SentencePiece(Stage):
         character_coverage: Share of the sample's characters that get a piece of their own; the rest are bytes.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("sentencepiece",)
 
     kind: Literal["sentencepiece"] = "sentencepiece"

@@ -46,6 +46,14 @@ class Tokenizer(Protocol):
         """Name of its file in a run folder, one of `TOKENIZER_FILES`."""
 
     @property
+    def eos(self) -> str:
+        """Name of the end mark."""
+
+    @property
+    def bos(self) -> str | None:
+        """Name of the begin mark if documents shall begin with it, else None."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """The control marks: ids that no text is encoded to."""
 

@@ -99,6 +99,16 @@ class JsonTokenizer:
         return _load, (self.model, self._eos, self._bos, self._file)
 
     @property
+    def eos(self) -> str:
+        """Name of the end mark."""
+        return self._hidden[self.eos_id]
+
+    @property
+    def bos(self) -> str | None:
+        """Name of the begin mark if documents shall begin with it, else None."""
+        return None if self.bos_id is None else self._hidden[self.bos_id]
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """The control marks, in the order of their ids: no text is encoded to them."""
         return tuple(self._marks)
