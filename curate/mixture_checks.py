@@ -101,12 +101,14 @@ def _column_problem(
 
 def _axis_problems(mixture: Mixture, names: Sequence[str]) -> Iterator[tuple[Key, str]]:
     for number, factors in enumerate(mixture.multiply):
+        twice = False
         for earlier in mixture.multiply[:number]:
             both = [name for name in names if factors.applies(name) and earlier.applies(name)]
             if factors.by == earlier.by and both:
                 message = f"multiplies {', '.join(both)} by {factors.by} a second time; put the factors into one table."
                 yield ("mixture", "multiply", number, "by"), message
-        for name in names:
+                twice = True
+        for name in names if not twice else ():
             division = mixture.division(name) if factors.applies(name) else None
             for axis in division.axes if division is not None else ():
                 if axis.by == factors.by:

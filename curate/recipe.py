@@ -86,6 +86,7 @@ STEPS: Mapping[str, type[Step]] = {
     "pii": Pii,
 }
 # Presets of the trainer and the context of each, in tokens. The trainer is another program; a test compares.
+DEFAULT_WINDOW = 2048
 PRESET_CONTEXT = {"demo-1m": 128, "15m": 2048, "30m": 2048, "60m": 2048, "150m": 2048, "400m": 2048, "1b": 2048}
 
 
@@ -191,6 +192,15 @@ class Recipe:
     def source(self, name: str) -> SourceRecipe:
         """Return a source by name."""
         return next(source for source in self.sources if source.name == name)
+
+    def window(self) -> int:
+        """Return the tokens of a window of training: the mixture's, else the context of the trainer."""
+        if self.mixture is not None and self.mixture.window is not None:
+            return self.mixture.window
+        if self.train is None:
+            return DEFAULT_WINDOW
+        override = self.train.overrides.get("context")
+        return override if isinstance(override, int) else PRESET_CONTEXT[self.train.preset]
 
     def as_yaml(self) -> str:
         """Return the resolved recipe: `extends` and `--set` applied, defaults filled in; loads back to an equal recipe."""

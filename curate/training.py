@@ -21,10 +21,9 @@ from curate.curation import Curation, Shard
 from curate.errors import CurateError, Problem, RecipeError, StageError
 from curate.groups import CLUSTER_SIZE
 from curate.plan import Task
-from curate.recipe import PRESET_CONTEXT, Train
+from curate.recipe import Train
 from curate.tokenizer_inputs import find_tokenizer
 
-_DEFAULT_WINDOW = 2048
 _SAVED = 85  # the trainer saved and wants to be started again
 _REPORT_SECONDS = 15.0
 
@@ -279,7 +278,7 @@ class Training:
         from curate.mix.plan import plan_mixture
 
         run = self.curation
-        window = settings.window or self._context()
+        window = self.recipe.window()
         mixture = plan_mixture(settings, self._tokens("train"), window=window, seed=self.recipe.seed)
         run.write("mixture.json", mixture)
         run.account.phase("mix").keys.append(run.key("mix", mixture=mixture))
@@ -288,12 +287,6 @@ class Training:
             run.account.warnings.append(f"mixture: {warning}")
             run.progress.note(f"  note: {warning}")
         return f"{mixture['tokens']:,} tokens in windows of {window}"
-
-    def _context(self) -> int:
-        if self.recipe.train is None:
-            return _DEFAULT_WINDOW
-        override = self.recipe.train.overrides.get("context")
-        return override if isinstance(override, int) else PRESET_CONTEXT[self.recipe.train.preset]
 
     # -- train --
 

@@ -68,6 +68,7 @@ CORE = (
     "curate.tokens.shard",
     "curate.tokens.block_counts",
     "curate.tokens.order",
+    "curate.tokens.answers",
 )
 SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
@@ -113,7 +114,7 @@ ROOMS = (
         "run",
         ("curate.sources", "curate.tasks", "curate.tasks.*",
         "curate.blocks", "curate.measured",
-        "curate.tokenizer_inputs", "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
+        "curate.tokenizer_inputs", "curate.mixture_plan", "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
     Room(
@@ -128,7 +129,8 @@ ROOMS = (
         sees=("core", "machine", "recipe", "report", "run", "classifiers", "ablate", "export", "package")),
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily
     # the trainer knows the token shards and nothing else of curate, and curate never imports it
-    Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order")),
+    Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order",
+        "curate.tokens.answers")),
 )  # fmt: skip
 EMPTY_PACKAGES = re.compile(r"curate\..*|train")  # every `__init__.py` but that of curate
 
@@ -306,6 +308,9 @@ def test_start_up_is_light(code: str) -> None:
 
 
 EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made without values
+    "BenchmarkSource": {"path": "questions.jsonl"},
+    "Derived": {"pick": "answer"},
+    "Fields": {"question": "question"},
     "Against": {"runs": ("runs/earlier",)},
     "Highest": {"highest": "quality_score"},
     "Semantic": {"model": "vectors.bin", "similarity": 0.95},
