@@ -203,6 +203,7 @@ class RunConfig:
         tokens: Folder with one folder of token shards per source.
         mixture: The mixture file: which window of which source is trained on when.
         output: Folder that the run writes to.
+        answers: A file of gold answers to measure (`curate.tokens.answers`), or None.
         overrides: Settings that differ from the preset.
         settings: The preset with its overrides.
     """
@@ -213,6 +214,7 @@ class RunConfig:
     tokens: Path
     mixture: Path
     output: Path
+    answers: Path | None
     overrides: Mapping[str, Any]
     settings: Settings
 
@@ -234,11 +236,19 @@ def load(path: str | Path) -> RunConfig:
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: must be a JSON object, is a {type(raw).__name__}.")
     problems = []
-    kinds = {"preset": str, "seed": int, "tokens": str, "mixture": str, "output": str, "overrides": dict}
+    kinds = {
+        "preset": str,
+        "seed": int,
+        "tokens": str,
+        "mixture": str,
+        "output": str,
+        "answers": str,
+        "overrides": dict,
+    }
     problems += [_unknown(key, kinds) for key in raw if key not in kinds]
     for key, kind in kinds.items():
         if key not in raw:
-            if key not in ("output", "overrides"):
+            if key not in ("output", "answers", "overrides"):
                 problems.append(f"{key}: is missing.")
         elif not isinstance(raw[key], kind) or isinstance(raw[key], bool):
             problems.append(f"{key}: must be a {kind.__name__}, is {json.dumps(raw[key])}.")
@@ -266,6 +276,7 @@ def load(path: str | Path) -> RunConfig:
         tokens=folder / raw["tokens"],
         mixture=folder / raw["mixture"],
         output=folder / raw.get("output", "."),
+        answers=folder / raw["answers"] if "answers" in raw else None,
         overrides=types.MappingProxyType(overrides),
         settings=settings,
     )

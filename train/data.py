@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from curate.tokens.answers import Answer, read_answers
 from curate.tokens.order import Plan, num_windows
 from curate.tokens.shard import TokenSource
 from train.config import Settings, TrainError
@@ -114,6 +115,8 @@ class Data:
         skipped: Sources that are not evaluated, and why.
         vocab_size: Of the tokenizer, not padded.
         digests: sha256 by shard or file: what a checkpoint was trained on.
+        answers: Gold answers to measure.
+        eos_id: Of the tokenizer.
     """
 
     train: TrainingData
@@ -121,6 +124,8 @@ class Data:
     skipped: Mapping[str, str]
     vocab_size: int
     digests: Mapping[str, str]
+    answers: tuple[Answer, ...]
+    eos_id: int
 
     def verify(self) -> None:
         """Read every shard once: ids within the vocabulary, contents as the manifest says.
@@ -134,8 +139,8 @@ class Data:
             validation.source.verify()
 
 
-def open_data(tokens: Path, mixture: Path, settings: Settings) -> Data:
-    """Open shards and mixture, and check that they can be trained on.
+def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | None = None) -> Data:
+    """Open shards, mixture and gold answers, and check that they can be trained on, or measured.
 
     Raises:
         TrainError: If sources differ in tokenizer, a source or the mixture is too short, or windows do not fit.
@@ -174,7 +179,22 @@ def open_data(tokens: Path, mixture: Path, settings: Settings) -> Data:
         for shard in split.shards
     }
     digests[mixture.name] = hashlib.sha256(mixture.read_bytes()).hexdigest()
-    return Data(train, validation, skipped, next(iter(sources.values())).vocab_size, digests)
+    first = next(iter(sources.values()))
+    gold = () if answers is None else _read_answers(answers, first.vocab_size, settings.context)
+    if answers is not None:
+        digests[answers.name] = hashlib.sha256(answers.read_bytes()).hexdigest()
+    return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id)
+
+
+def _read_answers(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
+    answers = read_answers(path, vocab_size)
+    for one in answers:
+        if one.answer.size > context:
+            raise TrainError(
+                f"{path}: the answer of item {one.item} of {one.benchmark} has {one.answer.size} tokens, the context {context}. "
+                "Take the item out, or set a longer `context`."
+            )
+    return answers
 
 
 def _check_alike(tokens: Path, sources: Mapping[str, TokenSource]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train import checkpoint, metrics, model, optimizer
+from train import answers, checkpoint, metrics, model, optimizer
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
 from train.evaluate import evaluate
@@ -175,7 +175,7 @@ def run(config: RunConfig) -> int:
 def settle(config: RunConfig) -> Job:
     """Open the data and resolve every `auto`."""
     settings = config.settings
-    data = open_data(config.tokens, config.mixture, settings)
+    data = open_data(config.tokens, config.mixture, settings, config.answers)
     cuda = torch.cuda.is_available()
     if settings.device == "cuda" and not cuda:
         raise TrainError(
@@ -234,6 +234,15 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
         }  # fmt: skip
         if scores:
             log.validation(step=state.step, scores=scores)
+        if data.answers:
+            nats = answers.answer_nats(
+                hidden_of, decoder.head_weight, data.answers, batch_size=settings.eval_batch, context=settings.context,
+                eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast,
+            )  # fmt: skip
+            bits = answers.bits_per_byte(data.answers, nats)
+            log.answers(step=state.step, groups=answers.by_group(data.answers, bits))
+            if state.step == job.num_steps:
+                checkpoint.write_json(job.config.output / "answers.json", answers.records(data.answers, nats))
 
     with contextlib.closing(log):
         if state.step == 0:
@@ -367,11 +376,18 @@ def _summary(job: Job) -> dict[str, Any]:
         "last_loss": training[-1]["loss"],
         "validation": validation[-1]["validation"] if validation else {},
         "validation_skipped": dict(job.data.skipped),
+        **({"answers": _answers(job)} if job.data.answers else {}),
         "sources": {name: {"windows": draws[name], "epochs": epochs[name]} for name in draws},
         "device": job.device.type,
         "precision": job.precision,
         "compile": job.compiled,
     }
+
+
+def _answers(job: Job) -> dict[str, Any]:
+    """Return what the last measure of the gold answers says."""
+    records = _read_json(job.config.output / "answers.json")
+    return answers.summary(job.data.answers, [record["bits_per_byte"] for record in records])
 
 
 def _read_json(path: Path) -> Any:

@@ -94,6 +94,12 @@ class RunLog:
         parts = (f"{name} {score.loss:.4f} ({score.bits_per_byte:.4f} bits/byte)" for name, score in scores.items())
         say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  validation: " + ", ".join(parts))
 
+    def answers(self, *, step: int, groups: Mapping[str, Mapping[str, float]]) -> None:
+        """Record the mean bits per byte of each group of gold answers."""
+        _write(self._metrics, {"step": step, "answers": groups})
+        parts = (f"{name} {one['bits_per_byte']:.4f} bits/byte ({one['items']})" for name, one in groups.items())
+        say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  gold answers: " + ", ".join(parts))
+
     def sync(self) -> int:
         """Make metrics.jsonl durable and return its length in bytes."""
         os.fsync(self._metrics.fileno())
