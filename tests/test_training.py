@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from curate.errors import CurateError, InputError, RecipeError
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
 from curate.tokens.tokenizer import load_tokenizer
+from curate.tokens.transformers_files import write_transformers_tokenizer
 
 TRAIN = """\
 train:
@@ -169,6 +171,29 @@ def test_a_loaded_tokenizer(finished: Path, tmp_path: Path) -> None:
     for source in ("one", "two"):
         name = f"tokens/{source}/train-00000.bin"
         assert (tmp_path / "run" / name).read_bytes() == (finished / "run" / name).read_bytes()
+
+
+def test_a_loaded_tokenizer_json(finished: Path, tmp_path: Path) -> None:
+    """The trained tokenizer as transformers has it gives the same shards; the file beside it tells the end mark."""
+    model = finished / "run" / "tokenizer" / "tokenizer.model"
+    write_transformers_tokenizer(load_tokenizer(model), tmp_path / "hf")
+    run(
+        finished / "recipe.yaml",
+        tmp_path,
+        sets=[f"tokenizer={{load: {tmp_path / 'hf'}}}", "train=~"],
+        cache=finished / "cache",
+    )
+    output = tmp_path / "run"
+    written = (tmp_path / "hf" / "tokenizer.json").read_bytes()
+    assert (output / "tokenizer" / "tokenizer.json").read_bytes() == written
+    assert not (output / "tokenizer" / "tokenizer.model").exists()
+    for source in ("one", "two"):
+        name = f"tokens/{source}/train-00000.bin"
+        assert (output / name).read_bytes() == (finished / "run" / name).read_bytes()
+        manifest = json.loads((output / "tokens" / source / "manifest.json").read_text())
+        assert (manifest["eos_id"], manifest["tokenizer_sha256"]) == (2, hashlib.sha256(written).hexdigest())
+    card = json.loads((output / "tokenizer" / "card.json").read_text())
+    assert (card["format"], card["lossless"]) == ("tokenizer.json", True)
 
 
 def test_an_end_mark_that_is_not_there(finished: Path, tmp_path: Path) -> None:  # tok-010

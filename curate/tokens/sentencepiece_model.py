@@ -59,6 +59,8 @@ class SentencePieceTokenizer:
         self._bos = bos
         self._file = file
         try:
+            if not model:
+                raise RuntimeError("it is empty")
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             remedy = "Give the path of a model that sentencepiece wrote, or of a tokenizer.json."
