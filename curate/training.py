@@ -206,7 +206,7 @@ class Training:
 
         run = self.curation
         groups = self._groups()
-        order = getattr(self.recipe.mixture, "order", "shuffled")
+        order = self.recipe.mixture.order if self.recipe.mixture is not None else "shuffled"
         tasks = []
         for name, encoded in self.encoded.items():
             known: dict[str, Any] = {"encoded": encoded, "tokenizer": self.tokenizer_sha256, "seed": self.recipe.seed}
