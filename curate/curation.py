@@ -17,7 +17,8 @@ from curate.inputs import Part, fixed_shards
 from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
-from curate.sources import benchmark_names, demo_path, list_sources, removal_task, resolve_paths
+from curate.sources import demo_path, list_sources, removal_task
+from curate.tasks.benchmarks import benchmark_inputs
 from curate.tasks.bounds import resolve_bounds
 from curate.tasks.copies import Linked, choose_copies, link_copies, resolve_copies
 from curate.tasks.earlier import remove_earlier, write_signatures
@@ -356,16 +357,15 @@ class Curation:
             return None
         from curate.phases.decontaminate import index
 
-        files = resolve_paths(settings.benchmarks, self.recipe, self.cache, "decontaminate.benchmarks")
-        named = list(zip(benchmark_names(files), files, strict=True))
+        benchmarks = benchmark_inputs(self.recipe, self.cache)
         looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
         key = self.key(
             "measure",
-            index=[(name, file.digest) for name, file in named],
+            index=[benchmark.identity() for benchmark in benchmarks],
             stage=stage_key(settings),
             looked_for=looked_for,
         )
-        self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, named))])
+        self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, benchmarks))])
         return key
 
     def _last_measures(self, shard: Shard, index: str | None) -> list[Any]:

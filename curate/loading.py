@@ -177,7 +177,11 @@ class _Loader:
         ]
         keys += [("decontaminate", "benchmarks"), ("dedup", "against", "runs"), ("tokenizer", "load")]
         keys += [("dedup", "semantic", name) for name in ("model", "embeddings")]
-        return {dotted(key): self.tree.shown_place(key) for key in keys if self.tree.has(key)}
+        keys = [key for key in keys if self.tree.has(key)]
+        if ("decontaminate", "benchmarks") in keys:
+            number = len(self.tree.value["decontaminate"]["benchmarks"])
+            keys += [("decontaminate", "benchmarks", one) for one in range(number)]
+        return {dotted(key): self.tree.shown_place(key) for key in keys}
 
     def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -529,11 +533,11 @@ class _Loader:
                     f"is {mixture.window}; it must be a multiple of the trainer's context, {context}.",
                 )
         decontaminate = sections["decontaminate"]
-        for path in decontaminate.benchmarks if decontaminate is not None else ():
+        for number, benchmark in enumerate(decontaminate.sources if decontaminate is not None else ()):
             try:
-                expand_variables(path)
+                expand_variables(benchmark.path)
             except ValueError as error:
-                self.problem(("decontaminate", "benchmarks"), str(error))
+                self.problem(("decontaminate", "benchmarks", number), str(error))
 
     def _check_preferences(self, sources: list[SourceRecipe], keep: Keep) -> None:
         """Refuse to keep copies by a column that no source's steps measure, or that holds no numbers."""

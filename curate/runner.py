@@ -21,6 +21,7 @@ from curate.loading import load
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
 from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
+from curate.tasks.benchmarks import check_benchmarks
 from curate.tasks.earlier import read_corpora
 from curate.tasks.semantic import check_semantic
 
@@ -171,8 +172,8 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
 
 def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
     """Yield key and path of what a recipe reads besides its sources: benchmarks and removal lists, models and embeddings of dedup."""
-    for path in recipe.decontaminate.benchmarks if recipe.decontaminate is not None else ():
-        yield "decontaminate.benchmarks", path
+    for number, benchmark in enumerate(recipe.decontaminate.sources if recipe.decontaminate is not None else ()):
+        yield f"decontaminate.benchmarks.{number}", benchmark.path
     semantic = recipe.dedup.semantic if recipe.dedup is not None else None
     if semantic is not None:
         yield from (("dedup.semantic.embeddings", path) for path in semantic.embeddings)
@@ -436,6 +437,7 @@ def _preflight(recipe: Recipe, store: Cache, folder: Path, *, train: bool) -> No
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
     read_corpora(recipe, store, (folder, store.root / "entries"))
     check_semantic(recipe, store)
+    check_benchmarks(recipe, store)
     settings = recipe.tokenizer
     if settings is not None and settings.load is not None:
         from curate.tokenizer_inputs import find_tokenizer

@@ -156,16 +156,6 @@ def input_facts(file: InputFile) -> dict[str, Any]:
     return {"path": file.path, "bytes": file.bytes, "etag_digest" if is_remote(file.url) else "sha256": file.digest}
 
 
-def benchmark_names(files: Sequence[InputFile]) -> list[str]:
-    """Return a name for each benchmark file, the shortest that tells it apart: base name, relative path, or address."""
-    short = [Path(file.path).name.partition(".")[0] for file in files]
-    paths = [file.path for file in files]
-    names = []
-    for name, file in zip(short, files, strict=True):
-        names.append(name if short.count(name) == 1 else file.path if paths.count(file.path) == 1 else file.url)
-    return names
-
-
 def removal_task(source: SourceRecipe, recipe: Recipe, cache: Cache) -> tuple[Task | None, dict[str, Any]]:
     """Return the task that compiles the removal lists of a source, None without any, and what the manifest says of them.
 

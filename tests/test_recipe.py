@@ -85,7 +85,8 @@ def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-0
          "Known keys: exact, minhash, lines, spans, against, semantic, keep, signatures."),
         ("dedup: {keep: {order: [weeb]}}", "dedup.keep.order: names 'weeb', which is no source; did you mean 'web'?"),
         ("decontaminate: {benchmarks: []}", "decontaminate.benchmarks: must have at least 1 entry; got []."),
-        ("decontaminate: {benchmarks: [b, 1]}", "decontaminate.benchmarks.1: must be text; got 1 (write it in quotes)."),
+        ("decontaminate: {benchmarks: [b, 1]}", "decontaminate.benchmarks.1: must be text or a mapping of keys "
+         "(path, name, mapping, fields, split, config); got 1."),
         ("decontaminate: {benchmarks: [b], threshold: 0}", "decontaminate.threshold: must be above 0; got 0."),
         ("tokenizer: {bos: 1}", "tokenizer.bos: must be true or false; got 1."),
         ("tokenizer: {train: bpe}", "tokenizer.train: must be a mapping of keys (kind, vocab_size, model, sample_bytes, "
@@ -270,6 +271,7 @@ def test_places_of_inputs(tmp_path: Path) -> None:
         "sources.web.read.paths": f"{tmp_path}/base.yaml:4",
         "sources.code.read.paths": f"{tmp_path}/r.yaml:6",
         "decontaminate.benchmarks": "--set decontaminate.benchmarks=[q.jsonl]",
+        "decontaminate.benchmarks.0": "--set decontaminate.benchmarks=[q.jsonl]",
         "tokenizer.load": f"{tmp_path}/base.yaml:7",
     }
     again = curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml"))

@@ -1,0 +1,160 @@
+"""What the benchmarks of a recipe are: files found, those of a dataset brought together, each benchmark named."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from curate.errors import InputError, Problem, RecipeError
+from curate.inputs import expand_variables, is_remote, list_inputs
+from curate.read.huggingface import HuggingFace, split_of
+from curate.refusal import nearest
+from curate.sources import demo_path
+
+if TYPE_CHECKING:
+    from curate.cache import Cache
+    from curate.decontaminate.sources import BenchmarkSource
+    from curate.inputs import InputFile
+    from curate.phases.decontaminate import BenchmarkInputs
+    from curate.recipe import Recipe
+
+_ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # what a saved dataset holds
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\b")
+_TRAINING = re.compile(r"(?:\A|_)train\Z")  # `auxiliary_train` too
+
+
+def benchmark_inputs(recipe: Recipe, cache: Cache, *, local: bool = False) -> list[BenchmarkInputs]:
+    """Return the benchmarks of a recipe in order, each file in one of them.
+
+    Args:
+        recipe: The recipe.
+        cache: For digests, and for `demo://`.
+        local: Leave out those on other machines.
+
+    Raises:
+        RecipeError: A path that matches nothing, or nothing new, or a split or configuration that is not there: file and
+            line of the recipe are named.
+    """
+    from curate.phases.decontaminate import BenchmarkInputs
+
+    settings = recipe.decontaminate
+    found: list[BenchmarkInputs] = []
+    taken: set[str] = set()
+    for number, source in enumerate(settings.sources if settings is not None else ()):
+        key = f"decontaminate.benchmarks.{number}"
+        try:
+            path = demo_path(expand_variables(source.path), cache)
+            if local and is_remote(path):
+                continue
+            files, passed_over, is_dataset = _files(source, path, recipe.base, cache)
+            new = [file for file in files if _place(file) not in taken]
+            if not new:
+                remedy = "Take this one out: its items would count twice."
+                raise InputError(source.path, "every file of it is read as a benchmark before it.", remedy)
+        except InputError as error:
+            raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
+        taken |= {_place(file) for file in new}
+        together = source.name is not None or is_dataset
+        for group in [new] if together else [[file] for file in new]:
+            name = source.name or (_dataset_name(path) if is_dataset else "")
+            inputs = BenchmarkInputs(name, tuple(group), source.mapping or "", source.fields, passed_over)
+            found.append(inputs)
+    named = [replace(one, name=name) for one, name in zip(found, _names(found), strict=True)]
+    names = Counter(one.name for one in named)
+    if twice := [name for name, count in names.items() if count > 1]:
+        key = "decontaminate.benchmarks"
+        message = f"two benchmarks would be called '{twice[0]}'. Give one of them another `name`."
+        raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
+    return named
+
+
+def check_benchmarks(recipe: Recipe, cache: Cache) -> None:
+    """Refuse before any work local benchmarks that are not there, or whose first row does not fit their mapping.
+
+    Raises:
+        RecipeError: As `benchmark_inputs`.
+        InputError: A row that its mapping does not fit: file, row, field, remedy.
+    """
+    if recipe.decontaminate is None:
+        return
+    from curate.decontaminate.items import refuse_first
+
+    for benchmark in benchmark_inputs(recipe, cache, local=True):
+        refuse_first(benchmark.local(Path(file.url.removeprefix("file://")) for file in benchmark.files))
+
+
+def _place(file: InputFile) -> str:
+    return file.url if is_remote(file.url) else str(Path(file.url.removeprefix("file://")).resolve())
+
+
+def _files(
+    source: BenchmarkSource, path: str, base: Path, cache: Cache
+) -> tuple[list[InputFile], dict[str, int], bool]:
+    """Return the files that a path means and that are read, the others counted by reason, and whether they are one dataset.
+
+    Raises:
+        InputError: If there are none.
+    """
+    files = list_inputs([path], base, cache)
+    if not _is_folder(path, base, files):
+        if source.split is None and source.config is None:
+            return files, {}, False
+        is_dataset = False
+    else:
+        names = [file.path for file in files]
+        is_dataset = path.startswith("hf://") or any(
+            name.split("/")[-1] in _ABOUT or _SHARD.search(name) is not None for name in names
+        )
+    everything = HuggingFace(split="all", config=source.config)
+    splits = list(dict.fromkeys(split_of(file.path) for file in files if not everything.passes_over(file.path)))
+    wanted = source.split or (_tested(splits) if is_dataset else "all")
+    reader = HuggingFace(split=wanted, config=source.config)
+    read = [file for file in files if not reader.passes_over(file.path)]
+    reasons = Counter(reason for file in files if (reason := reader.passes_over(file.path)))
+    if not read:
+        why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+        asked = (wanted,) if isinstance(wanted, str) else wanted
+        meant = nearest(asked[0], splits) if source.split is not None and splits else "."
+        known = f" Splits: {', '.join(splits)}." if splits else ""
+        raise InputError(
+            source.path, f"{len(files):,} files match, and none is read ({why}){meant}", f"Check it.{known}"
+        )
+    return read, dict(sorted(reasons.items())), is_dataset
+
+
+def _is_folder(path: str, base: Path, files: Sequence[InputFile]) -> bool:
+    """Return whether a path names a folder, and no file or pattern."""
+    if not is_remote(path):
+        local = base / Path(path.removeprefix("file://")).expanduser()
+        return local.is_dir()
+    pattern = any(sign in path for sign in "*[")
+    return not pattern and not (len(files) == 1 and path.rstrip("/").endswith("/" + files[0].path))
+
+
+def _tested(splits: Sequence[str]) -> str | tuple[str, ...]:
+    """Return the splits that models are tested on: all but those for training, or all if there are no others."""
+    return tuple(split for split in splits if not _TRAINING.search(split)) or "all"
+
+
+def _dataset_name(path: str) -> str:
+    """Return the name of a dataset: on the hub what stands behind its owner, else the folder's."""
+    parts = path.rstrip("/").split("/")
+    if path.startswith("hf://datasets/"):
+        parts = parts[3:5]
+    return parts[-1].partition("@")[0]
+
+
+def _names(found: Sequence[BenchmarkInputs]) -> list[str]:
+    """Return a name for each benchmark, the shortest that tells it apart: base name, relative path, or address."""
+    short = [one.name or Path(one.files[0].path).name.partition(".")[0] for one in found]
+    paths = [one.files[0].path for one in found]
+    names = []
+    for name, one in zip(short, found, strict=True):
+        file = one.files[0]
+        unique = short.count(name) == 1 or bool(one.name)
+        names.append(name if unique else file.path if paths.count(file.path) == 1 else file.url)
+    return names
