@@ -199,6 +199,18 @@ def stacked(parts: Sequence[tuple[str, float]], unit: str) -> Markup:
     return _svg(width, 26, label, "".join(shapes), "stack", ' preserveAspectRatio="none"')
 
 
+def shares(parts: Sequence[tuple[str, str, float]], title: str) -> Markup:
+    """Return one bar of the shares of a whole: (name, style, share from 0 to 1); neighbours of one style stay apart."""
+    width, x, shapes = 1000.0, 0.0, []
+    for name, css, part in parts:
+        shapes.append(
+            _rect(x, 0, max(width * part - 1.5, width * part / 2), 26, f"fill {css}", f"{name}: {share(part, 1)}")
+        )
+        x += width * part
+    label = f"{title}: " + ", ".join(f"{name} {share(part, 1)}" for name, _, part in parts)
+    return _svg(width, 26, label, "".join(shapes), "stack", ' preserveAspectRatio="none"')
+
+
 def columns(bars: Sequence[tuple[str, float]], label: str, unit: str, log: bool = False) -> Markup:
     """Return a column chart of (label, amount); with `log`, heights follow log10(1 + amount)."""
     width, height, base = 560.0, 190.0, 150.0

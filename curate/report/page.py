@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from curate.report import chart, display
+from curate.report import chart, display, mixture
 from curate.report.chart import Series
 
 _HERE = Path(__file__).parent
@@ -60,6 +60,10 @@ def render(report: Mapping[str, Any]) -> str:
         original=original_command(report["timings"]),
         part_flags=part_flags(report),
         columns=chart.columns,
+        mixed=mixture.tables(report["mixture"]),
+        stage_bars=mixture.stage_bars,
+        streams_of=mixture.streams_of,
+        drawn_in=mixture.drawn_in,
     )
 
 
