@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from curate.compiled import compiled
+
+_Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 
 GAMMA = 0x9E3779B97F4A7C15  # of SplitMix64: 2**64 over the golden ratio, odd
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -52,3 +54,19 @@ def _count_trailing_zeros(typing_context: Any, number: Any) -> Any:
 
 # How many bits of a number other than 0 are 0 below its lowest 1; compiled code only.
 trailing_zeros = cast(Callable[[np.uint64], int], intrinsic(_count_trailing_zeros))
+
+
+def _borrowed(typing_context: Any, array: Any) -> Any:
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.return_type)(context, builder, value=arguments[0])
+        view.meminfo = ir.Constant(view.meminfo.type, None)
+        return view._getvalue()
+
+    return array(array), generate
+
+
+# The same array without a count of references; compiled code only. Its callers keep the array: counting, which is atomic,
+# costs as much as a word wherever an array is handed on to a function that is not inlined.
+borrowed = cast(Callable[[_Array], _Array], intrinsic(_borrowed))

@@ -49,7 +49,7 @@ def folded_hashes(
     most = int((ends - starts).sum()) // 2 + rows + 1  # a word is two bytes with what parts it, or three
     counts = np.zeros(rows + 1, np.int64), np.zeros(rows + 1, np.int64)
     found = Found(np.empty(most, np.uint64), np.empty((most, 3), np.int64), *counts)
-    room = _room(int((ends - starts).max(initial=0)))
+    room = scratch(int((ends - starts).max(initial=0)))
     hash_rows(data, eight_bytes(data), starts, ends, _folding(fold_sign), room, found)
     hashes, runs = found.hashes[: found.num_hashes[-1]], found.runs[: found.num_runs[-1]]
     if len(runs) == 0:
@@ -90,7 +90,7 @@ def _folding(fold_sign: Callable[[str], str]) -> Uint32s:
     return table
 
 
-def _room(longest: int) -> Scratch:
+def scratch(longest: int) -> Scratch:
     """Return scratch for rows of up to `longest` bytes."""
     blocks = (longest >> 6) + 1
     is_space, is_word, is_high = (np.empty(blocks, np.uint64) for _ in range(3))

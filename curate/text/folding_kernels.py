@@ -94,17 +94,17 @@ def hash_rows(
     for row in range(len(starts)):
         start, size = starts[row], ends[row] - starts[row]
         blocks = size >> 6
-        _classify(parts, np.uint64(start), 0, blocks, folded, is_space, is_word, is_high)
+        classify(parts, np.uint64(start), 0, blocks, folded, is_space, is_word, is_high)
         for place in range(64):  # what lies behind the row is another's, or nobody's: here it is white space
             tail[place] = data[start + 64 * blocks + place] if 64 * blocks + place < size else 32
-        _classify(tail_parts, np.uint64(0), blocks, 1, folded, is_space, is_word, is_high)
+        classify(tail_parts, np.uint64(0), blocks, 1, folded, is_space, is_word, is_high)
         num_hashes, num_runs = _hash_row(data, start, blocks + 1, folding, room, found, num_hashes, num_runs)
         found.num_hashes[row + 1] = num_hashes
         found.num_runs[row + 1] = num_runs
 
 
 @compiled
-def _classify(
+def classify(
     parts: Uint64s,
     start: np.uint64,
     first: int,
@@ -173,7 +173,7 @@ def _hash_row(
             if is_inside:
                 first = place
                 continue
-            if has_high and not _is_ascii(is_high, int(first), int(place)):
+            if has_high and not none_set(is_high, int(first), int(place)):
                 begin, end = start + int(first), start + int(place)
                 num_hashes, num_runs = _hash_other_run(data, begin, end, folding, room, found, num_hashes, num_runs)
                 continue
@@ -195,8 +195,8 @@ def _hash_row(
 
 
 @compiled
-def _is_ascii(is_high: Uint64s, first: int, end: int) -> bool:
-    """Return whether no bit is set in [first, end)."""
+def none_set(is_high: Uint64s, first: int, end: int) -> bool:
+    """Return whether no bit is set in [first, end), at least one bit."""
     block, last = first >> 6, (end - 1) >> 6
     bits = is_high[block] >> np.uint64(first & 63)
     if block == last:
@@ -207,7 +207,7 @@ def _is_ascii(is_high: Uint64s, first: int, end: int) -> bool:
 
 
 @compiled
-def _hash_word(parts: Uint64s, place: int, size: int) -> np.uint64:
+def hash_bytes(parts: Uint64s, place: int, size: int) -> np.uint64:
     """Return `curate.words.hash_word` of the `size` bytes at `place`; at least 1."""
     value = START
     while size > 8:
@@ -259,7 +259,7 @@ def _hash_signs(
         begins = folded & UNSPACED != 0 and not (is_unspaced and folded & ATTACHED != 0)
         if begins or (is_unspaced and folded & ATTACHED == 0):
             if kept > 0:
-                hashes[count] = _hash_word(room.word_parts, 0, kept)
+                hashes[count] = hash_bytes(room.word_parts, 0, kept)
                 count += 1
             size = kept = 0
             is_unspaced = begins
@@ -267,19 +267,19 @@ def _hash_signs(
             if size >= LONGEST - 3:
                 is_left = True
                 size = 0
-            size = _encode(word, size, folded & CODE)
+            size = encode(word, size, folded & CODE)
             if folded & WORD != 0:
                 kept = size
     if is_left:
         return i, -1
     if kept > 0:
-        hashes[count] = _hash_word(room.word_parts, 0, kept)
+        hashes[count] = hash_bytes(room.word_parts, 0, kept)
         count += 1
     return i, count
 
 
 @compiled
-def _encode(word: Bytes, place: int, code: int) -> int:
+def encode(word: Bytes, place: int, code: int) -> int:
     """Write a code point as UTF-8; return the place behind it."""
     if code < 0x80:
         word[place] = code
