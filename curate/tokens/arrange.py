@@ -11,16 +11,18 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.errors import InputError
 from curate.text.hashing import choice_hash
+from curate.tokens.encoding.encoder import encoder_of
 from curate.tokens.shard import DEFAULT_SHARD_TOKENS, ShardInfo, ShardWriter, dtype_for, stored_dtype
+from curate.tokens.tokenizer import Tokenizer
 
 # What is known of each encoded document, in the order of its runs in the token file.
 ENCODED = pa.schema(
@@ -34,17 +36,6 @@ ENCODED = pa.schema(
 _ROWS_PER_GROUP = 4096
 _SMALLEST_MEMORY = 1 << 16
 _ROW_OVERHEAD = 256  # bytes that Python needs for a waiting row besides its tokens
-
-
-class Encoder(Protocol):
-    """What encoding needs of a tokenizer (see `curate.tokens.tokenizer.Tokenizer`)."""
-
-    vocab_size: int
-    eos_id: int
-    bos_id: int | None
-
-    def encode_batch(self, texts: Sequence[str]) -> list[npt.NDArray[np.unsignedinteger[Any]]]:
-        """Return the ids of each text, without marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class EncodedShard:
     group: int = 0
 
 
-def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Encoder, shard: EncodedShard) -> int:
+def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Tokenizer, shard: EncodedShard) -> int:
     """Encode the documents of one shard; both files appear whole or not at all, the Parquet last.
 
     Args:
@@ -75,15 +66,13 @@ def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Encoder, shar
     Returns:
         Tokens written.
     """
-    stored = stored_dtype(dtype_for(tokenizer.vocab_size))
-    begin = np.array([] if tokenizer.bos_id is None else [tokenizer.bos_id], stored)
     paths = (shard.tokens, shard.documents)
     temporary = [path.with_name(f"{path.name}.tmp") for path in paths]
     total = 0
     try:
         with temporary[0].open("wb") as tokens, temporary[1].open("wb") as documents:
             with pq.ParquetWriter(documents, ENCODED, compression="zstd") as writer:
-                for table in _regrouped(_encoded_rows(batches, tokenizer, begin, tokens)):
+                for table in _regrouped(_encoded_rows(batches, tokenizer, tokens)):
                     total += int(table["tokens"].to_numpy().sum())
                     writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
             for file in (tokens, documents):
@@ -97,20 +86,23 @@ def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Encoder, shar
     return total
 
 
-def _encoded_rows(
-    batches: Iterable[pa.RecordBatch], tokenizer: Encoder, begin: npt.NDArray[Any], tokens: IO[bytes]
-) -> Iterator[pa.Table]:
+def _encoded_rows(batches: Iterable[pa.RecordBatch], tokenizer: Tokenizer, tokens: IO[bytes]) -> Iterator[pa.Table]:
     """Write the runs of each batch to `tokens` and yield its rows."""
+    encoder = encoder_of(tokenizer)
+    stored = stored_dtype(dtype_for(tokenizer.vocab_size))
     for batch in batches:
-        texts = batch.column("text").to_pylist()
-        runs = [np.concatenate([begin, run.astype(begin.dtype)]) for run in tokenizer.encode_batch(texts)]
-        for run in runs:
-            tokens.write(run.tobytes())
+        texts = batch.column("text").cast(pa.large_string())
+        ids, offsets = encoder.encode(texts)
+        sizes = np.diff(offsets)
+        if tokenizer.bos_id is not None:
+            ids = np.insert(ids, offsets[:-1], tokenizer.bos_id)
+            sizes += 1
+        tokens.write(ids.astype(stored, copy=False).data)
         columns = [
             batch.column("id").cast(pa.string()),
             batch.column("split").cast(pa.string()),
-            pa.array([len(text.encode()) for text in texts], pa.int64()),
-            pa.array([run.size for run in runs], pa.int64()),
+            pc.binary_length(texts).cast(pa.int64()),
+            pa.array(sizes, pa.int64()),
         ]
         yield pa.table(columns, schema=ENCODED)
 
