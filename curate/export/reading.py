@@ -26,32 +26,26 @@ _BESIDE = (
 )
 
 
-def reading(format_name: str, order: str, *, dtype: str, vocab_size: int, eos_id: int, window: int) -> list[str]:
+def reading(format_name: str, order: str, ids: Mapping[str, Any]) -> list[str]:
     """Return the lines on the files of an export.
 
     Args:
         format_name: One of the formats.
         order: `arranged` or `mixture`.
-        dtype: Of the run's ids; unused, as the next two, by Parquet and Hugging Face.
-        vocab_size: Ids are below it.
-        eos_id: Ends a document.
-        window: Inputs of a training window; used with `mixture`.
+        ids: dtype, vocab_size, eos_id and, of `mixture`, the inputs of a window; empty where there are no ids.
     """
     lines = [_FILES[format_name], ""]
-    if format_name in ("parquet", "hf"):
+    if not ids:
         lines += [f"Columns: {_COLUMNS}", ""]
     else:
-        stored = "int32" if (format_name, dtype) == ("megatron", "uint32") else dtype
-        lines += [f"Ids are {stored}, below {number(vocab_size)}; {eos_id} ends a document.", ""]
+        lines += [f"Ids are {ids['dtype']}, below {number(ids['vocab_size'])}; {ids['eos_id']} ends a document.", ""]
         if order == "mixture":
-            lines += [*_windows(format_name, window), ""]
+            lines += [*_windows(format_name, ids["window"]), ""]
         else:
-            lines += [
-                "Each document stands once, where the run has it: by a hash of seed and id, unless the recipe says otherwise.",
-                "",
-            ]
+            where = "by a hash of seed and id, unless the recipe says otherwise"
+            lines += [f"Each document stands once, where the run has it: {where}.", ""]
     lines += [_BESIDE, ""]
-    return lines + fenced(_snippet(format_name, order, dtype, vocab_size, eos_id, window), "python")
+    return lines + fenced(_snippet(format_name, order, ids), "python")
 
 
 def _windows(format_name: str, window: int) -> list[str]:
@@ -69,8 +63,8 @@ def _windows(format_name: str, window: int) -> list[str]:
     return lines
 
 
-def _snippet(name: str, order: str, dtype: str, vocab_size: int, eos_id: int, window: int) -> str:
-    length = window + 1 if order == "mixture" else 2048
+def _snippet(name: str, order: str, ids: Mapping[str, Any]) -> str:
+    length = ids["window"] + 1 if order == "mixture" else 2048
     stem = "train/mixture/00000" if order == "mixture" else "train/<source>/00000"
     if name == "megatron":
         return (
@@ -78,16 +72,20 @@ def _snippet(name: str, order: str, dtype: str, vocab_size: int, eos_id: int, wi
             f'documents = IndexedDataset("{stem}")  # documents[0]: ids of the first'
         )
     if name == "npy":
+        eos = ids["eos_id"]
+        tokenizer = f"vocab_size={ids['vocab_size']}, eos_token_id={eos}, pad_token_id={eos}"
         return (
             "from glob import glob\n"
             "from olmo_core.data import NumpyDatasetDType, NumpyFSLDatasetConfig, TokenizerConfig\n"
-            f"tokenizer = TokenizerConfig(vocab_size={vocab_size}, eos_token_id={eos_id}, pad_token_id={eos_id})\n"
+            f"tokenizer = TokenizerConfig({tokenizer})\n"
             'paths = sorted(glob("train/**/*.npy", recursive=True))\n'
-            f"dataset = NumpyFSLDatasetConfig(paths=paths, dtype=NumpyDatasetDType.{dtype}, sequence_length={length},\n"
-            '                                tokenizer=tokenizer, work_dir="/tmp/work").build()'
+            f"config = NumpyFSLDatasetConfig(paths=paths, dtype=NumpyDatasetDType.{ids['dtype']}, sequence_length={length},\n"
+            '                               tokenizer=tokenizer, work_dir="/tmp/work")\n'
+            "dataset = config.build()\n"
+            "dataset.prepare()"
         )
     if name == "nanotron":
-        size = {"uint16": 2, "uint32": 4}[dtype]
+        size = {"uint16": 2, "uint32": 4}[ids["dtype"]]
         return (
             "from datatrove.utils.dataset import DatatroveFolderDataset\n"
             f'dataset = DatatroveFolderDataset("train", seq_len={length - 1}, filename_pattern="**/*.ds", token_size={size})'

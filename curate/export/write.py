@@ -246,12 +246,7 @@ class _Exporter:
         return Task(name, (name,), write)
 
     def _write_card(self, facts: Facts, folder: Path) -> Mapping[str, Any]:
-        numbers = {"dtype": "", "vocab_size": 0, "eos_id": 0}
-        if self.format in _TOKEN_FORMATS:
-            one = self.selection.tokens(self.selection.streams[0], "train")
-            numbers = {"dtype": one.dtype, "vocab_size": one.vocab_size, "eos_id": one.eos_id}
-        window = self.plan.window if self.plan is not None else 0
-        content = card(facts, reading(self.format, self.order, window=window, **numbers))  # type: ignore[arg-type]
+        content = card(facts, reading(self.format, self.order, self._ids()))
         if self.format == "hf":
             from curate.export.documents import schema_of
             from curate.export.huggingface import head
@@ -259,6 +254,15 @@ class _Exporter:
             content = head(facts, schema_of(self.selection)) + content
         (folder / self._card).write_text(content, "utf-8")
         return {}
+
+    def _ids(self) -> dict[str, Any]:
+        """Return what a reader must know of the ids: dtype in the files, vocab_size, eos_id, window of `mixture`."""
+        if self.format not in _TOKEN_FORMATS:
+            return {}
+        one = self.selection.tokens(self.selection.streams[0], "train")
+        dtype = "int32" if (self.format, one.dtype) == ("megatron", "uint32") else one.dtype
+        window = {"window": self.plan.window} if self.plan is not None else {}
+        return {"dtype": dtype, "vocab_size": one.vocab_size, "eos_id": one.eos_id, **window}
 
     def _write_manifest(
         self, tasks: Sequence[Task], written: Mapping[str, Mapping[str, Any]], folder: Path
@@ -279,6 +283,7 @@ class _Exporter:
             "curate": __version__,
             "recipe": manifest.get("recipe"),
             "run_manifest_sha256": sha256_file(self.path / "manifest.json"),
+            **self._ids(),
             "sources": list(self.selection.sources),
             "splits": list(self.selection.splits),
             "files": files,

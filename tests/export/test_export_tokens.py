@@ -119,11 +119,11 @@ def test_the_bytes_are_those_of_the_libraries(
 
 
 def test_side_file_of_dolma(tmp_path: Path) -> None:
-    """Python's csv as dolma's writer has it: comma, quotes where needed, CR LF."""
-    rows = [Row("a", "x,y", 1), Row("b", "z", 2), Row('"c"', "z", 3)]
+    """What dolma 1.2.1's MemmapWriter wrote: comma, quotes where needed, CR LF."""
+    rows = [Row(f"id{number}", "a,b.jsonl", number + 1) for number in range(3)]
     Npy().write_beside(tmp_path / "a", "uint16", ENDS, rows)
     packed = (tmp_path / "a.csv.gz").read_bytes()
-    assert gzip.decompress(packed) == b'0,4,a,"x,y",1\r\n4,5,b,z,2\r\n5,7,"""c""",z,3\r\n'
+    assert gzip.decompress(packed) == (b'0,4,id0,"a,b.jsonl",1\r\n4,5,id1,"a,b.jsonl",2\r\n5,7,id2,"a,b.jsonl",3\r\n')
     assert packed[4:8] == bytes(4)  # no time: the same bytes tomorrow
     with pytest.raises(ValueError, match="shorter"):
         Npy().write_beside(tmp_path / "b", "uint16", ENDS, rows[:2])
