@@ -35,14 +35,26 @@ class Rendering:
 
 @dataclass(frozen=True)
 class Leak:
-    """An item planted in a host: `planted` is what was put in, `document` the whole."""
+    """An item planted in a host.
+
+    Attributes:
+        benchmark: The set.
+        item: The item's place in the file.
+        way: One of `WAYS`.
+        variant: What was drawn within it.
+        planted: What was put in.
+        document: The whole.
+        is_long_enough: At least `SHORTEST` words that could be told are in: of a part, of a question whose sentences
+            stand apart, else of question and answer.
+    """
 
     benchmark: str
-    item: int  # its place in the file
+    item: int
     way: str
     variant: str
     planted: str
     document: str
+    is_long_enough: bool
 
 
 def _query(item: dict[str, Any]) -> Rendering:
@@ -52,7 +64,9 @@ def _query(item: dict[str, Any]) -> Rendering:
 
 def _listed(item: dict[str, Any]) -> Rendering:
     question = re.sub(r"^Question:\s*", "", item["query"])
-    return Rendering(question.strip(), tuple(f"{key}) {one}" for key, one in zip("ABCDE", item["choices"], strict=False)))
+    return Rendering(
+        question.strip(), tuple(f"{key}) {one}" for key, one in zip("ABCDE", item["choices"], strict=False))
+    )
 
 
 RENDERINGS: dict[str, Callable[[dict[str, Any]], Rendering]] = {
@@ -77,7 +91,7 @@ RENDERINGS: dict[str, Callable[[dict[str, Any]], Rendering]] = {
     ),
     "processed_human_eval_js": lambda item: Rendering(item["prompt"], (item["canonical_solution"],)),
     "truthfulqa": lambda item: Rendering(item["Question"], (item["Best Answer"],)),
-    "winogrande": lambda item: Rendering(f"{item['context_options'][item['gold']]} {item['continuation']}"),
+    "winogrande": lambda item: Rendering(item["context_options"][item["gold"]], (item["continuation"],)),
 }
 
 
@@ -105,7 +119,7 @@ def draw(*key: object) -> random.Random:
 # ---- ways
 
 
-def _verbatim(item: Rendering, at: random.Random) -> tuple[str, str]:
+def _verbatim(item: Rendering, _: random.Random) -> tuple[str, str]:
     return "as it is", item.text
 
 
@@ -216,7 +230,7 @@ WAYS: dict[str, Callable[[Rendering, random.Random], tuple[str, str]]] = {
     "punctuation": _punctuation,
     "digits": _digits,
     "partial": _partial,
-    "interleaved": lambda item, at: ("", ""),  # see `plant`: it needs the host
+    "interleaved": _verbatim,  # `plant` parts it: that needs the host
     "spelling": _spelling,
     "other numbers": _other_numbers,
 }
@@ -233,12 +247,22 @@ def _interleaved(item: Rendering, host: Sequence[str], at: random.Random) -> tup
             lines.append(host[number % len(host)])
             number += 1
         lines.append(one)
-    return "", " ".join([*lines, host[number % len(host)]])
+    return "one or two sentences between", " ".join([*lines, host[number % len(host)]])
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def _long_enough(item: Rendering, way: str, planted: str) -> bool:
+    text = {"partial": planted, "interleaved": item.question}.get(way, item.text)
+    return len(words_of(text)) >= SHORTEST
+
+
+def _is_prose(paragraph: str) -> bool:
+    lengths = [len(words_of(sentence)) for sentence in sentences(paragraph)]
+    return len(lengths) >= 3 and 4 <= max(lengths) <= 60
 
 
 def plant(folder: Path, paragraphs: Sequence[str], per_set: int, ways: Sequence[str] = tuple(WAYS)) -> Iterator[Leak]:
@@ -250,17 +274,20 @@ def plant(folder: Path, paragraphs: Sequence[str], per_set: int, ways: Sequence[
         per_set: Items of each set and way; all of a smaller set.
         ways: Of `WAYS`. `digits` and `other numbers` take items that the change touches, as far as there are any.
     """
+    prose = [paragraph for paragraph in paragraphs if _is_prose(paragraph)]
     for name, render in RENDERINGS.items():
         records = [render(record) for record in read_jsonl(folder / f"{name}.jsonl.gz")]
         for way in ways:
-            order = sorted(range(len(records)), key=lambda number: draw(name, number, way, "order").random())  # noqa: B023
+            order = sorted(range(len(records)), key=lambda number: draw(name, number, way, "order").random())
             if way in ("digits", "other numbers"):
                 order = [number for number in order if re.search(r"\d", records[number].text)]
             for number in order[:per_set]:
                 at = draw(name, number, way)
-                before, behind, host = (paragraphs[at.randrange(len(paragraphs))] for _ in range(3))
+                before, behind = (paragraphs[at.randrange(len(paragraphs))] for _ in range(2))
                 if way == "interleaved":
-                    variant, planted = _interleaved(records[number], sentences(host), at)
+                    variant, planted = _interleaved(records[number], sentences(at.choice(prose)), at)
                 else:
                     variant, planted = WAYS[way](records[number], at)
-                yield Leak(name, number, way, variant, planted, f"{before}\n\n{planted}\n\n{behind}")
+                document = f"{before}\n\n{planted}\n\n{behind}"
+                enough = _long_enough(records[number], way, planted)
+                yield Leak(name, number, way, variant, planted, document, enough)

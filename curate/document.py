@@ -187,7 +187,8 @@ CONTAMINATION = pa.schema(
         pa.field("field", pa.large_string(), nullable=False),  # the item's text that matches best; "a+b" for two joined
         pa.field("words", pa.int32(), nullable=False),  # of it, how many stand in the document near one another
         pa.field("spans", pa.large_list(SPAN), nullable=False),  # all that the document holds of the item
-        pa.field("item_spans", pa.large_list(SPAN), nullable=False),  # the same in the item's text, UTF-8 bytes
+        pa.field("item_text", pa.large_string(), nullable=False),  # the text of `field`
+        pa.field("item_spans", pa.large_list(SPAN), nullable=False),  # what of it stands in the document
     ]
 )
 

@@ -28,7 +28,7 @@ from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
 from curate.decontaminate.summary import summarise
 from curate.document import CONTAMINATION, EDITS, REMOVED
-from curate.words import hash_word, with_words
+from curate.words import folded_words, hash_word, with_words
 
 DATA = Path(os.environ.get("CURATE_DATA", Path(__file__).parents[1] / "../shared/data"))
 CASES = DATA.parent / "cases" / "cases.jsonl"
@@ -442,6 +442,79 @@ def test_flag_only_reports(tmp_path: Path) -> None:
     assert (run.removed, run.decisions.edits.num_rows, run.overlaps) == ([], 0, [("d", "six", 1.0)])
 
 
+def test_an_item_in_pieces_has_several_spans(tmp_path: Path) -> None:
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda my".split()
+    text = f"Some say {' '.join(words[:6])} and so on. Then {' '.join(words[6:]).title()} the end of it."
+    run = Run(tmp_path, [{"id": "q", "text": " ".join(words)}], [("d", text)], settings(margin=1, action="cut"))
+    [row] = run.decisions.contamination.to_pylist()
+    first, second = text.index("alpha"), text.index("Eta")
+    assert row["spans"] == [
+        {"start": first, "end": text.index(" and")},  # of two equally long ones the first is the span
+        {"start": second, "end": text.index(" the end")},
+    ]
+    assert (row["start"], row["end"], row["span"]) == (first, text.index(" and"), " ".join(words[:6]))
+    assert (row["overlap"], row["words"], row["field"]) == (1.0, 12, "text")
+    assert row["item_text"] == " ".join(words)
+    assert row["item_spans"] == [{"start": 0, "end": len(row["item_text"])}]
+    # one word on both sides: say ... and; Then ... the
+    assert cut(text.encode(), run.decisions.edits.to_pylist()).decode() == "Some so on. end of it."
+
+
+def test_a_margin_does_not_reach_into_what_is_far_and_a_text_is_cut_once(tmp_path: Path) -> None:
+    more = {"id": "more", "text": "one two three four nine ten"}  # its first four words are the six's
+    run = Run(
+        tmp_path,
+        [*SIX, more],
+        [("d", "a b one two three four five six c d")],
+        settings(ngram=3, action="cut", margin=1),
+    )
+    assert [(row["item"], row["overlap"]) for row in run.decisions.contamination.to_pylist()] == [
+        ("six", 1.0),
+        ("more", 4 / 6),
+    ]
+    [edit] = run.decisions.edits.to_pylist()
+    assert (edit["start"], edit["end"]) == (2, len("a b one two three four five six c "))
+
+
+@pytest.mark.parametrize(("words", "found"), [(7, False), (8, True)])
+def test_eight_words_are_evidence_and_seven_are_chance(tmp_path: Path, words: int, found: bool) -> None:
+    item = {"id": "q", "text": " ".join(GREEK.split()[:14])}
+    run = Run(tmp_path, [item], [("d", f"so {' '.join(GREEK.split()[:words])} indeed")], settings(threshold=0.1))
+    assert run.overlaps == ([("d", "q", 8 / 14)] if found else [])
+
+
+def test_five_hundred_copies_of_a_leak_are_one_cluster(tmp_path: Path) -> None:
+    leak = f"Before it. {GREEK}. Behind it."
+    docs = [(f"c{number}", leak) for number in range(500)]
+    run = Run(tmp_path, [{"id": "q", "text": GREEK}], docs, settings(max_clusters=1), clusters=[7] * 500)
+    assert len(run.removed) == 500
+    assert run.report["benchmarks"]["bench"]["matches"] == {"q": 500}
+    assert [(row["item"], row["documents"]) for row in run.report["worst"]] == [("q", 500)]
+
+
+def test_a_leak_beside_a_common_phrase_keeps_its_score(tmp_path: Path) -> None:
+    notice = "permission to use and copy this text for any purpose is hereby granted"  # 13 words
+    item = {"id": "q", "text": f"{notice} {GREEK}"}
+    docs = [(f"n{number}", f"{notice} by author a{number}") for number in range(3)] + [
+        ("leak", f"see {item['text']} so")
+    ]
+    run = Run(tmp_path, [item], docs, settings(max_clusters=2))
+    # 27 words, n is 5: 9 n-grams of the notice are common, 14 are left and cover the 14 words behind it and 4 before
+    assert run.overlaps == [("leak", "q", 1.0)]
+    [row] = run.decisions.contamination.to_pylist()
+    assert (row["words"], row["span"]) == (18, item["text"])
+    assert run.report["common_ngrams"] == 9
+
+
+def test_a_notice_with_a_few_words_behind_it_is_no_leak(tmp_path: Path) -> None:
+    notice = "permission to use and copy this text for any purpose is hereby granted"
+    item = {"id": "q", "text": f"{notice} to all of us"}  # 17 words; 4 n-grams of 13 are not common: 8 words count
+    docs = [(f"n{number}", f"{notice} by author a{number}") for number in range(3)] + [("more", f"{notice} to all men")]
+    run = Run(tmp_path, [item], docs, settings(max_clusters=2, threshold=0.1))
+    # two of the four are there, "is hereby granted to all" the last: six words that count, too few, though 6 / 8 of them
+    assert run.overlaps == []
+
+
 # ---- contract
 
 
@@ -603,7 +676,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, dict[str, Any
 
 @needs_data
 def test_planted_leaks_are_found(real: tuple[Index, dict[str, Any]]) -> None:
-    index, built = real
+    index, _ = real
     paragraphs = [
         part.strip()
         for book in read_jsonl(DATA / "04_books" / "books.jsonl.gz")[:20]
@@ -612,6 +685,7 @@ def test_planted_leaks_are_found(real: tuple[Index, dict[str, Any]]) -> None:
     ]
     docs: list[tuple[str, str]] = []
     planted: list[tuple[str, str, int]] = []
+    long_enough: list[bool] = []
     for name, render in LEAKS.items():
         items = read_items(str(DATA / "06_benchmarks" / f"{name}.jsonl.gz"))
         for number, (item, record) in enumerate(
@@ -622,18 +696,17 @@ def test_planted_leaks_are_found(real: tuple[Index, dict[str, Any]]) -> None:
             change = len(planted) % len(CHANGES)
             around = [paragraphs[at * len(planted) % len(paragraphs)] for at in (1, 7)]
             docs.append((str(len(planted)), f"{around[0]}\n\n{CHANGES[change](render(record))}\n\n{around[1]}"))
+            long_enough.append(len(folded_words(render(record))) >= 8)
             planted.append((name, item.id, change))
     decisions = decide(batches_of(docs, index), index, Common.none(index), settings())
     hits = {(row["id"], row["benchmark"], row["item"]) for row in decisions.contamination.to_pylist()}
     found = [(str(number), name, item) in hits for number, (name, item, _) in enumerate(planted)]
-    untested = {(name, entry["item"]) for name, about in built["benchmarks"].items() for entry in about["untested"]}
-    was_tested = [(name, item) not in untested for name, item, _ in planted]
-    print(f"planted {len(planted)}, of those tested {sum(was_tested)}, found {sum(found)}")
+    print(f"planted {len(planted)}, long enough {sum(long_enough)}, found {sum(found)}")
     assert len(planted) > 2500
-    assert np.mean(found) >= 0.97  # of all, also those that are listed as too short to be tested
+    assert np.mean(found) >= 0.97  # of all, also those of fewer than eight words
 
     def share(wanted: Callable[[str, int], bool]) -> float:
-        rows = zip(planted, found, was_tested, strict=True)
+        rows = zip(planted, found, long_enough, strict=True)
         return float(np.mean([ok for (name, _, change), ok, tested in rows if tested and wanted(name, change)]))
 
     for number in range(len(CHANGES)):
@@ -662,8 +735,9 @@ def test_clean_text_is_left_alone(real: tuple[Index, dict[str, Any]]) -> None:
     held = sum(int((np.array(batch["matches"].value_lengths()) > 0).sum()) for batch in batches)
     print(f"{len(docs)} clean documents: {held} hold an n-gram, {decisions.removed.num_rows} removed")
     assert len(docs) == 53 + 3601 + 9 + 373 + 210
-    assert decisions.removed.num_rows == 0  # one document in 4,246 would be 0.02 %
-    assert held <= 4  # not one 13-gram in a thousand documents
+    # "The quick brown fox jumps over the lazy dog" is all that mbpp/607 tests; another file has it for the same reason.
+    assert decisions.removed["value_label"].to_pylist() in ([], ["mbpp/607"])
+    assert held <= 12  # eight equal words of an item stand in fewer than three documents in a thousand
 
 
 @needs_data

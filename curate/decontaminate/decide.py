@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from curate.decontaminate.index import Index, list_column, marks_of, merged
-from curate.decontaminate.ngrams import word_spans
-from curate.decontaminate.runs import find_places, is_match
+from curate.decontaminate.normal import normal_spans
+from curate.decontaminate.normal_hashes import normal_hashes
+from curate.decontaminate.runs import find_places, is_match, matches_of
 from curate.decontaminate.settings import Decontaminate
 from curate.document import CONTAMINATION, EDITS, REMOVED, ROWS_PER_GROUP
+from curate.words import text_arrays
 
 COMMON = pa.schema(
     [
@@ -151,7 +153,7 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
     """Decide on documents with matches.
 
     Args:
-        batches: Columns `id`, `text`, `matches`, `word_hashes`; documents without matches may be left out. A column `cuts`
+        batches: Columns `id`, `text`, `matches`; documents without matches may be left out. A column `cuts`
             (large_list of int64) may say what earlier phases cut: start, end, start, end, ... in UTF-8 bytes.
         index: The index that made `matches`.
         common: Common n-grams of the whole corpus.
@@ -162,7 +164,7 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
         such document; for `cut` its spans to cut, or a removal if no word would stay.
 
     Raises:
-        ValueError: `matches` or `word_hashes` belong to another index or another revision of the text.
+        ValueError: `matches` belong to another index or another revision of the text.
     """
     removed: list[dict[str, Any]] = []
     contamination: list[dict[str, Any]] = []
@@ -171,14 +173,11 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
     item_of = _item_numbers(names)
     for batch in batches:
         index.numbers(list_column(batch["matches"])[0])  # refuses those of another index
-        words, offsets = list_column(batch["word_hashes"])
+        words, offsets = normal_hashes(*text_arrays(batch["text"]))
+        _same_matches(batch, matches_of(words, offsets, index))
         for row, found in _found(words, offsets, index, common, item_of, settings.threshold):
             key, text = batch["id"][row].as_py(), batch["text"][row].as_py()
-            spans = word_spans(text)
-            if len(spans) != offsets[row + 1] - offsets[row]:
-                raise ValueError(
-                    f"document {key}: {len(spans)} words, but {offsets[row + 1] - offsets[row]} word hashes: measure again."
-                )
+            spans = normal_spans(text)
             contamination += [{"id": key, **_row(item, index, text, spans)} for item in found]
             if settings.action == "flag":
                 continue
@@ -197,6 +196,12 @@ def decide(batches: Iterable[pa.RecordBatch], index: Index, common: Common, sett
         pa.Table.from_pylist(contamination, CONTAMINATION),
         pa.Table.from_pylist(edits, EDITS),
     )
+
+
+def _same_matches(batch: pa.RecordBatch, again: pa.LargeListArray) -> None:
+    for key, before, now in zip(batch["id"].to_pylist(), batch["matches"], again, strict=True):
+        if before.is_valid and before != now:
+            raise ValueError(f"document {key}: its text does not hold the n-grams of column 'matches': measure again.")
 
 
 def _item_numbers(names: list[tuple[str, str]]) -> NDArray[np.int64]:
@@ -252,7 +257,7 @@ def _row(item: _Found, index: Index, text: str, spans: NDArray[np.int64]) -> dic
     bytes_of = np.stack([spans[item.runs[:, 0], 0], spans[item.runs[:, 1] - 1, 1]], axis=1)
     longest = int(np.argmax(item.runs[:, 1] - item.runs[:, 0]))  # the first of the longest
     start, end = bytes_of[longest].tolist()
-    item_spans = word_spans(looked_for)
+    item_spans = normal_spans(looked_for)
     return {
         "benchmark": benchmark,
         "item": name,
@@ -263,6 +268,7 @@ def _row(item: _Found, index: Index, text: str, spans: NDArray[np.int64]) -> dic
         "field": field,
         "words": item.words,
         "spans": [{"start": a, "end": b} for a, b in bytes_of.tolist()],
+        "item_text": looked_for,
         "item_spans": [
             {"start": int(item_spans[a, 0]), "end": int(item_spans[b - 1, 1])} for a, b in item.item_runs.tolist()
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from curate.decontaminate.items import BenchmarkFiles, Item, read_benchmark
-from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, prefix_sums, windows, word_spans
+from curate.decontaminate.lookup import Lookup, places_in
+from curate.decontaminate.ngrams import at_positions
+from curate.decontaminate.normal import normal_spans
 from curate.decontaminate.settings import Decontaminate
-from curate.decontaminate.texts import Text, drop_template, texts_of
+from curate.decontaminate.texts import Template, Text, drop_template, texts_of
 from curate.document import ROWS_PER_GROUP
 
 TEXTS = pa.schema(
@@ -70,9 +72,7 @@ def build_index(
     return {"benchmarks": summary}
 
 
-def _summary(
-    items: list[Item], texts: list[Text], template: NDArray[np.uint64], settings: Decontaminate
-) -> dict[str, Any]:
+def _summary(items: list[Item], texts: list[Text], template: Template, settings: Decontaminate) -> dict[str, Any]:
     tested = {text.item for text in texts if text.status == "tested"}
     reasons = {
         "short": f"fewer than {settings.min_words} words"
@@ -87,17 +87,15 @@ def _summary(
         if text.item not in tested
     }
     phrases: Counter[str] = Counter()
-    if len(template):
-        for text in texts:
-            grams = ngram_hashes(text.words, settings.shortest)
-            phrases.update(phrases_at(text.text, np.flatnonzero(np.isin(grams, template)), settings.shortest))
+    for number, starts in template.starts.items():
+        phrases.update(phrases_at(texts[number].text, starts, settings.shortest))
     return {
         "items": len(items),
         "items_tested": len(tested),
         "texts": sum(text.status == "tested" for text in texts),
         "ngrams": len(np.unique(np.concatenate([text.grams for text in texts]))),
         "untested": list(untested.values()),
-        "template_ngrams": len(template),
+        "template_ngrams": len(template.grams),
         "template_phrases": [
             {"text": phrase[:_SHOWN], "items": count}
             for phrase, count in sorted(phrases.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
@@ -109,7 +107,7 @@ def phrases_at(text: str, starts: NDArray[np.int64], n: int) -> list[str]:
     """Return the stretches of `text` that the n-grams starting at these words (sorted) cover."""
     if not len(starts):
         return []
-    spans = word_spans(text)
+    spans = normal_spans(text)
     data = text.encode()
     return [data[spans[first, 0] : spans[end - 1, 1]].decode() for first, end in merged(starts, starts + n).tolist()]
 
@@ -125,10 +123,15 @@ def merged(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _table(benchmark: str, texts: list[Text], settings: Decontaminate) -> pa.Table:
+    short = [text for text in texts if text.status == "tested" and text.n < settings.ngram]
+    first = np.cumsum([0, *(len(text.words) for text in short)])
+    places = np.concatenate(
+        [np.zeros(0, np.int64), *(at + text.starts for at, text in zip(first, short, strict=False))]
+    )
+    words = np.concatenate([np.zeros(0, np.uint64), *(text.words for text in short)])
+    hashed = iter(np.split(at_positions(words, places, settings.shortest), np.cumsum([len(t.starts) for t in short])))
     prefixes = [
-        at_positions(text.words, text.starts, settings.shortest)
-        if text.status == "tested" and text.n < settings.ngram
-        else np.zeros(0, np.uint64)
+        next(hashed) if text.status == "tested" and text.n < settings.ngram else np.zeros(0, np.uint64)
         for text in texts
     ]
     columns = [
@@ -180,6 +183,7 @@ class Index:
         words: Word hashes of all texts; those of text t are `words[words_at[t] : words_at[t + 1]]`.
         question: Words of each text that are its question, the first ones, shape (T,).
         marks: What words count for while no n-gram is known to be common.
+        lookup: Finds its n-grams.
     """
 
     def __init__(self, texts: pa.Table) -> None:
@@ -197,12 +201,11 @@ class Index:
         self.question = texts["question"].to_numpy().astype(np.int64)
         self._grams, self._grams_at = np.searchsorted(self.hashes, grams), offsets
         self.lengths = texts["n"].to_numpy()[self.owners[first]].astype(np.int64)
-        self.short_lengths: list[int] = sorted({int(n) for n in self.lengths} - {self.ngram})
-        prefixes, _ = list_column(texts["prefixes"].combine_chunks())
-        self.prefixes = np.unique(prefixes)
+        prefixes, counts = list_column(texts["prefixes"].combine_chunks())
+        short = np.repeat(texts["n"].to_numpy().astype(np.int64), np.diff(counts))
+        is_long = self.lengths == self.ngram
+        self.lookup = Lookup(self.hashes, is_long, self.ngram, self.shortest, prefixes, short)
         self.marks = marks_of(self, np.zeros(len(self.hashes), np.bool_))
-        self._filter = _Filter(self.hashes[self.lengths == self.ngram])
-        self._prefix_filter = _Filter(self.prefixes)
 
     @classmethod
     def load(cls, path: str) -> Index:
@@ -219,48 +222,9 @@ class Index:
             offsets: Where each document's words start, and the end of the last; shape (documents + 1,).
 
         Returns:
-            Word position and number of the n-gram in `hashes` of each hit, sorted by position.
+            Word position and number of the n-gram in `hashes` of each hit, sorted by both.
         """
-        positions: list[NDArray[np.int64]] = []
-        numbers: list[NDArray[np.int64]] = []
-        longest = max(self.ngram, self.shortest)
-        for at in range(0, len(words), BLOCK):
-            sums = prefix_sums(words[at : at + BLOCK + longest - 1])
-            for where, number in self._find_in_block(
-                words, sums[: BLOCK + self.ngram], sums[: BLOCK + self.shortest], at
-            ):
-                rows = np.searchsorted(offsets, where, side="right") - 1
-                inside = where + self.lengths[number] <= offsets[rows + 1]  # none reaches into the next document
-                positions.append(where[inside])
-                numbers.append(number[inside])
-        if not positions:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        place, hit = np.concatenate(positions), np.concatenate(numbers)
-        order = np.lexsort((hit, place))
-        return place[order], hit[order]
-
-    def _find_in_block(
-        self, words: NDArray[np.uint64], sums: NDArray[np.uint64], short_sums: NDArray[np.uint64], at: int
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield candidates (position, n-gram number); some may reach over a document's end."""
-        values = windows(sums, self.ngram)
-        where = np.flatnonzero(self._filter.may_hold(values))
-        yield self._exact(where + at, values[where], self.ngram)
-        if not self.short_lengths:
-            return
-        values = windows(short_sums, self.shortest)  # one pass for all lengths: a short n-gram shows by its first words
-        where = np.flatnonzero(self._prefix_filter.may_hold(values))
-        where = where[_places(self.prefixes, values[where])[1]] + at
-        for n in self.short_lengths:
-            fits = where[where + n <= len(words)]
-            yield self._exact(fits, at_positions(words, fits, n), n)
-
-    def _exact(
-        self, where: NDArray[np.int64], values: NDArray[np.uint64], n: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        number, found = _places(self.hashes, values)
-        found &= self.lengths[number] == n
-        return where[found], number[found]
+        return self.lookup.find(words, offsets)
 
     def grams_of(self, text: int) -> NDArray[np.int64]:
         """Return the places in `hashes` of a text's n-grams, in text order."""
@@ -272,31 +236,10 @@ class Index:
         Raises:
             ValueError: A hash that the index does not hold: the column was measured with another index.
         """
-        number, found = _places(self.hashes, matches)
-        if not found.all():
+        number = places_in(self.lookup.table, matches)
+        if (number < 0).any():
             raise ValueError("column 'matches' holds n-grams that the benchmark index does not: measure again.")
         return number
-
-
-def _places(held: NDArray[np.uint64], values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return where each value stands in the sorted array `held`, and whether it does (else the place means nothing)."""
-    if not len(held):
-        return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
-    place = np.minimum(np.searchsorted(held, values), len(held) - 1)
-    return place, held[place] == values
-
-
-class _Filter:
-    """One bit of each hash's address, kept as a byte: says no for nine in ten hashes that are not in the set."""
-
-    def __init__(self, hashes: NDArray[np.uint64]) -> None:
-        self.shift = np.uint64(64 - min(26, max(10, (16 * len(hashes)).bit_length())))
-        self.table = np.zeros(1 << int(64 - self.shift), np.bool_)
-        self.table[hashes >> self.shift] = True
-
-    def may_hold(self, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        held: NDArray[np.bool_] = self.table[values >> self.shift]
-        return held
 
 
 class Marks(NamedTuple):

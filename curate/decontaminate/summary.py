@@ -12,6 +12,8 @@ from curate.decontaminate.decide import Common
 from curate.decontaminate.index import Index, phrases_at
 
 _SHOWN = 20
+_WORST = 4  # items of each benchmark
+_OF_ROW = ("overlap", "words", "id", "field", "start", "end", "span", "spans", "item_text", "item_spans")
 
 
 def summarise(
@@ -27,7 +29,8 @@ def summarise(
 
     Returns:
         JSON-able: `benchmarks` (what `built` says of each, with `items_found`, `share` of all items, `documents`, and
-        `matches`: item to number of documents), `worst` (items in most documents, with the longest matched span),
+        `matches`: item to number of documents), `worst` (of each benchmark the items in most documents, with the
+        item's text and where the document with the highest score holds it),
         `common_ngrams`, `common_phrases` (ignored as common text: text, documents, items) and `common_items` (items
         that are common text throughout, so that nothing can be said about them).
     """
@@ -40,10 +43,10 @@ def summarise(
             if latest.get(name) != row["id"]:
                 latest[name] = row["id"]
                 documents[name] = documents.get(name, 0) + 1
-            item = matches.setdefault((name, row["item"]), {"documents": 0, "overlap": 0.0, "span": ""})
+            item = matches.setdefault((name, row["item"]), {"documents": 0, "overlap": 0.0, "words": 0})
             item["documents"] += 1
-            if (row["overlap"], len(row["span"])) > (item["overlap"], len(item["span"])):
-                item |= {"overlap": row["overlap"], "span": row["span"], "id": row["id"]}
+            if (row["overlap"], row["words"]) > (item["overlap"], item["words"]):
+                item |= {key: row[key] for key in _OF_ROW}
     benchmarks: dict[str, Any] = {}
     for name, about in built["benchmarks"].items():
         found = {item: match["documents"] for (benchmark, item), match in matches.items() if benchmark == name}
@@ -54,14 +57,24 @@ def summarise(
             "documents": documents.get(name, 0),
             "matches": found,
         }
-    worst = sorted(matches.items(), key=lambda pair: (-pair[1]["documents"], -pair[1]["overlap"], pair[0]))
     return {
         "benchmarks": benchmarks,
-        "worst": [{"benchmark": name, "item": item, **about} for (name, item), about in worst[:_SHOWN]],
+        "worst": _worst(matches, built["benchmarks"]),
         "common_ngrams": int(common.is_common.sum()),
         "common_phrases": _common_phrases(index, common),
         "common_items": _common_items(index, common),
     }
+
+
+def _worst(matches: Mapping[tuple[str, str], Mapping[str, Any]], names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the items in most documents, those with the highest score first, by benchmark."""
+    ranked = sorted(
+        matches.items(), key=lambda pair: (-pair[1]["documents"], -pair[1]["overlap"], -pair[1]["words"], pair[0])
+    )
+    of: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for (name, item), about in ranked:
+        of[name].append({"benchmark": name, "item": item, **about})
+    return [entry for entries in of.values() for entry in entries[:_WORST]]
 
 
 def _common_phrases(index: Index, common: Common) -> list[dict[str, Any]]:

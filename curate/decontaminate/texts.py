@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.decontaminate.items import Item
-from curate.decontaminate.ngrams import ngram_hashes
+from curate.decontaminate.ngrams import at_positions
+from curate.decontaminate.normal import normal_words
 from curate.decontaminate.settings import Decontaminate
-from curate.words import folded_words, hash_word
+from curate.words import hash_word
 
 _JOINTS = (" ", " A: ", " Answer: ")  # what stands between a question and its answer; "(A)", "a." read alike
 _LETTERS = "ABCDEFGHIJ"  # before choices
@@ -61,7 +64,7 @@ def texts_of(items: list[Item], settings: Decontaminate) -> list[Text]:
     memo: dict[str, tuple[int, bool]] = {}
 
     def make(item: str, name: str, text: str) -> Text:
-        words = folded_words(text)
+        words = normal_words(text)
         for word in words:
             if word not in memo:
                 tells = any(map(str.isalpha, word)) and not (len(word) == 1 and word.isascii())
@@ -76,23 +79,24 @@ def texts_of(items: list[Item], settings: Decontaminate) -> list[Text]:
         if settings.answers == "together":
             short = [text for text in questions if 0 < len(text.words) < 2 * settings.min_words]
             tested += [joined for text in short for joined in _joined(item, text, make, settings)]
-        if not tested:
-            tested = [_whole(item, questions, make, settings)]
-        for text in tested:
-            if text.status == "tested":
-                _cut(text, settings)
-        texts += tested
+        texts += tested or [_whole(item, questions, make, settings)]
+    _cut([text for text in texts if text.status == "tested"], settings)
     return texts
 
 
 def _joined(item: Item, question: Text, make: Callable[[str, str, str], Text], settings: Decontaminate) -> list[Text]:
-    """Return a question with each answer behind it, and with all choices in their order, as far as that is long enough."""
-    choices = item.of("choice")
-    texts = [
-        make(item.id, f"{question.field}+{part.field}", f"{question.text}{joint}{part.text}")
-        for part in item.of("choice", "answer")
-        for joint in _JOINTS
-    ]
+    """Return a question with each answer behind it, and with all choices in their order, as far as that is long enough.
+
+    What may stand between makes texts of its own only where question or answer are too short to be found apart.
+    """
+    choices, texts = item.of("choice"), []
+    for part in {part.text: part for part in item.of("answer", "choice")}.values():  # the gold answer is a choice, too
+        field = f"{question.field}+{part.field}"
+        first = make(item.id, field, f"{question.text}{_JOINTS[0]}{part.text}")
+        texts.append(first)
+        size = len(question.words)
+        if size < settings.min_words and min(size, len(first.words) - size) < settings.shortest:
+            texts += [make(item.id, field, f"{question.text}{joint}{part.text}") for joint in _JOINTS[1:]]
     if 1 < len(choices) <= len(_LETTERS):
         lines = [question.text, *(f"{letter}) {part.text}" for letter, part in zip(_LETTERS, choices, strict=False))]
         texts.append(make(item.id, "+".join([question.field, *(part.field for part in choices)]), "\n".join(lines)))
@@ -109,28 +113,63 @@ def _whole(item: Item, questions: list[Text], make: Callable[[str, str, str], Te
     return text
 
 
-def _cut(text: Text, settings: Decontaminate) -> None:
-    """Fill in the text's distinct n-grams that say something; n grows with the text from `min_ngram` to `ngram`.
+def _cut(texts: list[Text], settings: Decontaminate) -> None:
+    """Fill in the texts' distinct n-grams that say something; n grows with the text from `min_ngram` to `ngram`.
 
     Tables, counters and test data ("1, 2, 3, ...", "a, b, c, ...") stand in code and text everywhere: an n-gram counts
     if it has three distinct words (all, if it has but two) that have a letter and are no single one of ASCII.
     """
-    n = max(min(settings.ngram, settings.min_ngram), min(settings.ngram, len(text.words) // _WORDS_PER_GRAM))
-    text.n = n = min(n, len(text.words))
-    grams = ngram_hashes(text.words, n)
-    # Words that do not tell are put together as one, which then is not counted.
-    in_order = np.sort(np.where(text.tells, text.words, 0)[np.arange(len(grams))[:, None] + np.arange(n)], axis=1)
-    num_distinct = (in_order[:, :1] != 0).sum(axis=1) + (in_order[:, 1:] != in_order[:, :-1]).sum(axis=1)
-    says = np.flatnonzero(num_distinct >= min(_TELLING, n))
-    _, first = np.unique(grams[says], return_index=True)
-    text.starts = says[np.sort(first)]
-    text.grams = grams[text.starts]
-    if not len(says):
-        text.status, text.n = "numbers", 0
+    sizes = np.array([len(text.words) for text in texts], np.int64)
+    least = min(settings.ngram, settings.min_ngram)
+    lengths = np.minimum(np.clip(sizes // _WORDS_PER_GRAM, least, settings.ngram), sizes)
+    words = _joint([text.words for text in texts])
+    telling = np.where(_joint([text.tells for text in texts]).astype(np.bool_), words, 0)
+    first = np.cumsum(sizes) - sizes
+    for n in np.unique(lengths).tolist():
+        chosen = np.flatnonzero(lengths == n)
+        text, start = _counted(sizes[chosen] - n + 1)
+        place = first[chosen][text] + start
+        # Words that do not tell are put together as one, which then is not counted.
+        in_order = np.sort(telling[place[:, None] + np.arange(n)], axis=1)
+        num_distinct = (in_order[:, :1] != 0).sum(axis=1) + (in_order[:, 1:] != in_order[:, :-1]).sum(axis=1)
+        says = num_distinct >= min(_TELLING, n)
+        text, start, grams = text[says], start[says], at_positions(words, place[says], n)
+        order = np.lexsort((start, grams, text))  # the first of each n-gram of a text
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (np.diff(text[order]) != 0) | (grams[order][1:] != grams[order][:-1])
+        kept = np.sort(order[new])
+        ends = np.searchsorted(text[kept], np.arange(len(chosen) + 1)).tolist()
+        for number, (at, end) in zip(chosen.tolist(), itertools.pairwise(ends), strict=True):
+            one = texts[number]
+            one.n, one.grams, one.starts = n, grams[kept[at:end]], start[kept[at:end]]
+            if at == end:
+                one.status, one.n = "numbers", 0
 
 
-def drop_template(texts: list[Text], num_items: int, settings: Decontaminate) -> NDArray[np.uint64]:
-    """Take the template n-grams of one benchmark out of its texts; return what makes them, sorted.
+def _joint(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else _NONE
+
+
+def _counted(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (number of the group, place in it) of each member of groups of these sizes."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - (np.cumsum(sizes) - sizes)[group]
+
+
+class Template(NamedTuple):
+    """What the items of a benchmark share.
+
+    Attributes:
+        grams: Its n-grams of the shortest length in use, sorted.
+        starts: For each text that is looked for and holds some its number, and their first words.
+    """
+
+    grams: NDArray[np.uint64]
+    starts: dict[int, NDArray[np.int64]]
+
+
+def drop_template(texts: list[Text], num_items: int, settings: Decontaminate) -> Template:
+    """Take the template n-grams of one benchmark out of its texts; return what makes them.
 
     Template is told by n-grams of the shortest length in use (`settings.shortest`), whatever the text's own n is: one
     in many items is template, and so is a longer one of which each is.
@@ -138,35 +177,43 @@ def drop_template(texts: list[Text], num_items: int, settings: Decontaminate) ->
     A text that several items share whole (a passage with many questions) counts once, so that it stays content,
     unless more than half of a benchmark of at least `max_items` items carry it (an instruction in a field of its own).
     """
-    copies = Counter(text.words.tobytes() for text in texts)
+    m = settings.shortest
     limit = min(settings.max_items, max(2, num_items // 2))
-    short = [ngram_hashes(text.words, settings.shortest) if text.status == "tested" else _NONE for text in texts]
+    copies = Counter(text.words.tobytes() for text in texts)
+    tested = [number for number, text in enumerate(texts) if text.status == "tested"]
+    words = _joint([texts[number].words for number in tested])
+    sizes = np.array([len(texts[number].words) for number in tested], np.int64)
+    text, start = _counted(sizes - m + 1)
+    grams = at_positions(words, (np.cumsum(sizes) - sizes)[text] + start, m)
+    items: dict[str, int] = {}
+    item = np.array([items.setdefault(texts[number].item, len(items)) for number in tested], np.int64)
     seen: set[bytes] = set()
-    number: dict[str, int] = {}  # of an item
-    grams: list[NDArray[np.uint64]] = [_NONE]
-    owners: list[NDArray[np.int64]] = []
-    carried = []
-    for text, own in zip(texts, short, strict=True):
-        key = text.words.tobytes()
-        owner = number.setdefault(text.item, len(number))
-        if key not in seen:
-            seen.add(key)
-            grams.append(own)
-            owners.append(np.full(len(own), owner, np.int64))
-            if copies[key] > num_items / 2 and num_items >= settings.max_items:
-                carried.append(own)
-    gram, by = np.concatenate(grams), np.concatenate(owners)
+    is_new, is_carried = np.zeros((2, len(tested)), np.bool_)
+    for place, number in enumerate(tested):
+        key = texts[number].words.tobytes()
+        is_new[place] = key not in seen
+        seen.add(key)
+        is_carried[place] = copies[key] > num_items / 2 and num_items >= settings.max_items
+    counted = is_new[text]
+    gram, by = grams[counted], item[text[counted]]
     order = np.lexsort((by, gram))
     gram, by = gram[order], by[order]
     new = np.ones(len(gram), np.bool_)
     new[1:] = (gram[1:] != gram[:-1]) | (by[1:] != by[:-1])  # an item counts once
     values, counts = np.unique(gram[new], return_counts=True)
-    template = np.unique(np.concatenate([values[counts > limit], *carried]))
-    for text, own in zip(texts, short, strict=True):
-        if text.status == "tested":
-            content = np.concatenate([[0], np.cumsum(~np.isin(own, template))])
-            keep = content[text.starts + text.n - settings.shortest + 1] > content[text.starts]
-            if not keep.any():
-                text.status, text.n = "template", 0
-            text.grams, text.starts = text.grams[keep], text.starts[keep]
-    return template
+    template = np.unique(np.concatenate([values[counts > limit], grams[is_carried[text]]]))
+
+    is_template = np.isin(grams, template)
+    content = np.concatenate([np.zeros(1, np.int64), np.cumsum(~is_template)])
+    first = np.searchsorted(text, np.arange(len(tested) + 1))  # of a text among the short n-grams
+    starts: dict[int, NDArray[np.int64]] = {}
+    for place in np.unique(text[is_template]).tolist():
+        number = tested[place]
+        one = texts[number]
+        starts[number] = np.flatnonzero(is_template[first[place] : first[place + 1]])
+        at = first[place] + one.starts
+        keep = content[at + one.n - m + 1] > content[at]
+        if not keep.any():
+            one.status, one.n = "template", 0
+        one.grams, one.starts = one.grams[keep], one.starts[keep]
+    return Template(template, starts)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import UsageError
+from curate.report.contamination import leak_lines
 from curate.report.display import number, one_line, plain
 from curate.report.duplicates import likeness
 from curate.report.run import RunFolder, read_rows
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 KEPT = "kept"
 SHOWN_CHARACTERS = 1500
+MAX_ITEMS = 3  # benchmark items shown of a document; all are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class InspectRow:
         kept_id, similarity: The copy that stands for a duplicate.
         verified, cluster_size: Whether the texts were compared, and documents in its cluster; None if it is in none.
         kept_source, kept_url: Where that copy is from; None if it is not of this run, or has no address.
+        contamination: Rows of contamination.parquet: the benchmark items that it holds, those with the highest score first.
         split: train or validation, if kept.
         text: The curated text of a kept document, else the extracted one; None if there is none.
     """
@@ -54,6 +57,7 @@ class InspectRow:
     cluster_size: int | None
     kept_source: str | None
     kept_url: str | None
+    contamination: tuple[Mapping[str, Any], ...]
     split: str | None
     text: str | None
 
@@ -105,7 +109,21 @@ def inspect(
     path = folder.path / "duplicates.parquet"
     there = path.is_file() and path.stat().st_size > 0
     clusters = read_rows(path, [pick.id for pick in picks], ("verified", "cluster_size")) if there else {}
-    return (_row(pick, kept.get(pick.id), texts.get(pick.id), clusters, places) for pick in picks)
+    leaks = _leaks(folder, [pick.id for pick in picks])
+    return (_row(pick, kept.get(pick.id), texts.get(pick.id), clusters, places, leaks) for pick in picks)
+
+
+def _leaks(folder: RunFolder, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of contamination.parquet of these documents."""
+    import polars as pl
+
+    frame = folder.table("contamination.parquet")
+    leaks: dict[str, list[dict[str, Any]]] = {}
+    if frame is not None:
+        rows = frame.filter(pl.col("id").is_in(list(ids)))
+        for row in rows.sort("overlap", "benchmark", "item", descending=[True, False, False]).iter_rows(named=True):
+            leaks.setdefault(row["id"], []).append(row)
+    return leaks
 
 
 def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS) -> Iterator[str]:
@@ -131,6 +149,10 @@ def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS
                 yield f"   from {one_line(row.kept_source)}" + (f", {one_line(row.kept_url)}" if row.kept_url else "")
         if row.also_fired:
             yield "   also fired: " + ", ".join(one_line(name) for name in row.also_fired)
+        for leak in row.contamination[:MAX_ITEMS]:
+            yield from leak_lines(leak, "   holds ")
+        if len(row.contamination) > MAX_ITEMS:
+            yield f"   and {number(len(row.contamination) - MAX_ITEMS)} more benchmark items"
         yield from _text_lines(row.text, characters)
         yield ""
     yield f"{shown} document{'' if shown == 1 else 's'} shown." if shown else "No document fits."
@@ -205,6 +227,7 @@ def _row(
     extracted: dict[str, Any] | None,
     clusters: Mapping[str, Mapping[str, Any]],
     places: Mapping[str, Mapping[str, Any]],
+    leaks: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> InspectRow:
     row = pick.row
     cluster = clusters.get(pick.id, {})
@@ -229,6 +252,7 @@ def _row(
         cluster_size=cluster.get("cluster_size"),
         kept_source=copy.get("source"),
         kept_url=copy.get("url"),
+        contamination=tuple(leaks.get(pick.id, ())),
         split=curated["split"] if curated else None,
         text=text.get("text"),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import UsageError
+from curate.report.contamination import leak_lines
 from curate.report.display import number, one_line, plain
 from curate.report.duplicates import likeness, what_differs
 from curate.report.rules import resolved_recipe, rules_of, threshold
@@ -473,9 +474,7 @@ def _copy_lines(result: TraceResult) -> Iterator[str]:
     if result.contamination:
         yield f"Contamination: {number(len(result.contamination))} benchmark items"
         for row in result.contamination[:MAX_SHOWN]:
-            where = f"bytes {number(row['start'])} to {number(row['end'])}"
-            yield f"  {one_line(row['benchmark'])}, item {one_line(row['item'])}: overlap {number(row['overlap'])}, {where}"
-            yield f"    │ {one_line(row['span'])}"
+            yield from leak_lines(row, "  ")
         yield ""
     if result.edits:
         yield f"Edits: {number(len(result.edits))} spans cut out, {number(sum(row['end'] - row['start'] for row in result.edits))} bytes"

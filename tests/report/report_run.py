@@ -274,7 +274,11 @@ def build_run(run: Path) -> list[Doc]:
     write_training(run)
     (run / "tokenizer").mkdir()
     (run / "tokenizer" / "card.json").write_text(json.dumps({"kind": "sentencepiece", "vocab_size": 4096}))
-    (run / "manifest.json").write_text(json.dumps(manifest(ledgers)))
+    facts = manifest(ledgers)
+    facts["decontamination"]["worst"] = [
+        {"documents": 1, **leak(doc)} for doc in docs if doc.rule == "decontaminate.overlap"
+    ]
+    (run / "manifest.json").write_text(json.dumps(facts))
     (run / "timings.json").write_text(json.dumps(timings()))
     return docs
 
@@ -290,6 +294,11 @@ def leak(doc: Doc) -> dict[str, Any]:
         "start": start,
         "end": end,
         "span": span,
+        "field": "prompt",
+        "words": 9,
+        "spans": [{"start": start, "end": end}],
+        "item_text": f"Write <b>this</b>: {span}",
+        "item_spans": [{"start": 19, "end": 19 + len(span.encode())}],
     }
 
 

@@ -162,7 +162,7 @@ def test_a_leak_shows_the_span(run_folder: Path, docs: list[Any]) -> None:
     doc = one(docs, lambda doc: doc.rule == "decontaminate.overlap")
     text = trace_text(run_folder, doc.id)
     assert "Contamination: 1 benchmark items" in text
-    assert "overlap 0.875, bytes 10 to 60" in text
+    assert "overlap 0.875, 9 words of prompt, bytes 10 to 60" in text
 
 
 def test_edits_are_told(run_folder: Path, docs: list[Any]) -> None:
