@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from curate.report.copies import contamination, edits, quarantine
+from curate.report.contamination import contamination
+from curate.report.copies import edits, quarantine
 from curate.report.curves import training
 from curate.report.duplicates import duplicates
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
