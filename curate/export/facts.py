@@ -23,6 +23,7 @@ class Facts:
         surveys: Counts of documents by source (`curate.export.survey`).
         written: Counts of each written data file, by path.
         recipe_sha256: Of recipe.yaml.
+        not_in_transformers: Why transformers cannot open the tokenizer, or "".
     """
 
     selection: Selection
@@ -32,6 +33,7 @@ class Facts:
     surveys: Mapping[str, Mapping[str, Any]]
     written: Mapping[str, Mapping[str, Any]]
     recipe_sha256: str
+    not_in_transformers: str = ""
 
     @property
     def name(self) -> str:

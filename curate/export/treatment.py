@@ -205,7 +205,12 @@ def tokenizer(facts: Facts) -> Iterator[str]:
             ["trained on", f"{number(found['training_documents'])} documents, {num_bytes(found['training_bytes'])}"]
         )
     yield from table(["", ""], rows)
-    yield "Its files are in `tokenizer/`."
+    if facts.not_in_transformers:
+        yield "Its files are in `tokenizer/`."
+        yield f"It has none that transformers opens with the same ids: {text(facts.not_in_transformers)}."
+    else:
+        yield 'Its files are in `tokenizer/`; `transformers.AutoTokenizer.from_pretrained("tokenizer")` gives the same ids. The end'
+        yield "of text is not added, and marks such as it stand for themselves with `split_special_tokens=True`."
 
 
 def mixture(facts: Facts) -> Iterator[str]:

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from curate.export.folder import MANIFEST, Task, Unfinished, check_target, local
 from curate.export.layouts import Layout, Megatron, Nanotron, Npy
 from curate.export.reading import blend, reading
 from curate.export.selection import AGAIN, Selection
+from curate.export.tokenizer import TokenizerFiles, tokenizer_files
 from curate.progress import make_progress
 from curate.report.collect import build_report
 from curate.tokens.order import Plan
@@ -219,11 +220,10 @@ class _Exporter:
             self.surveys(),
             written,
             sha256_file(recipe) if recipe.is_file() else "",
+            self._tokenizer.refused,
         )
         last = [self._copy(name) for name in ("recipe.yaml", "manifest.json") if (self.path / name).is_file()]
-        if self.format in _TOKEN_FORMATS:
-            files = sorted(path.name for path in (self.path / "tokenizer").glob("*") if path.is_file())
-            last += [self._copy(f"tokenizer/{name}") for name in files]
+        last += [_bytes(f"tokenizer/{name}", content) for name, content in self._tokenizer.contents.items()]
         if self.format == "megatron":
             mixture = {} if self.plan is not None else facts.report.get("mixture") or {}
             last.append(_json("blend.json", blend(written, mixture)))
@@ -233,6 +233,10 @@ class _Exporter:
     def _report(self) -> Mapping[str, Any]:
         """Return the run's report, made again where the run ended before it."""
         return self.selection.run.json("report.json") or build_report(self.path)
+
+    @cached_property
+    def _tokenizer(self) -> TokenizerFiles:
+        return tokenizer_files(self.selection) if self.format in _TOKEN_FORMATS else TokenizerFiles({}, "")
 
     @property
     def _card(self) -> str:
@@ -303,6 +307,14 @@ class _Exporter:
             sum(one["bytes"] for one in self.folder.files.values()),
             self.folder.resumed,
         )
+
+
+def _bytes(name: str, content: bytes) -> Task:
+    def write(folder: Path) -> Mapping[str, Any]:
+        (folder / name).write_bytes(content)
+        return {}
+
+    return Task(name, (name,), write)
 
 
 def _json(name: str, value: Any) -> Task:
