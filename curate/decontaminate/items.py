@@ -262,8 +262,7 @@ def _read_file(path: str, title: str, files: BenchmarkFiles, reading: _Reading) 
         return list(_items_of(path, title, files, reading, records(path)))
     except _UnfitError as error:
         reading.unfit[title] = str(error)
-        general = BenchmarkFiles(files.paths, files.titles, files.name, GENERAL)
-        return list(_items_of(path, title, general, reading, records(path)))
+        return list(_items_of(path, title, files, reading, records(path), _Way(None, None, "")))
 
 
 class _UnfitError(Exception):
@@ -271,9 +270,14 @@ class _UnfitError(Exception):
 
 
 def _items_of(
-    path: str, title: str, files: BenchmarkFiles, reading: _Reading, rows: Iterator[tuple[int, dict[str, Any]]]
+    path: str,
+    title: str,
+    files: BenchmarkFiles,
+    reading: _Reading,
+    rows: Iterator[tuple[int, dict[str, Any]]],
+    given: _Way | None = None,
 ) -> Iterator[Found]:
-    """Yield the items in a file's rows.
+    """Yield the items in a file's rows, read in the way that is given, or that the first row and the recipe tell.
 
     Raises:
         InputError: As `read_benchmark`.
@@ -283,10 +287,10 @@ def _items_of(
     if not first:
         return
     record = first[0][1]
-    way = _way(record, title, files)
+    way = given or _way(record, title, files)
     inside = own_items(record) if len(first) == 1 and not _fits(way, record) else None
     if inside is not None:
-        first, way = [], _way(inside[0], title, files)
+        first, way = [], given or _way(inside[0], title, files)
         rows = iter(enumerate(inside, 1))
     left_out: dict[str, str] = {}
     seen: set[str] = set()
