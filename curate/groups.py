@@ -33,6 +33,9 @@ _RANGE = re.compile(r"(\d{1,18})-(\d{1,18})?")
 _NUMBER = re.compile(r"0|[1-9]\d{0,17}")
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 _BETWEEN = "+"  # stands in no group's name
+_REMEMBERED = (
+    1 << 16
+)  # values of a column whose group is looked up once; a column may have as many as there are documents
 _ENDLESS = 10**18  # above every number of a column that can be met
 
 
@@ -423,6 +426,8 @@ def group_finder(labels: Sequence[Sequence[str]]) -> Callable[[object], int]:
 
     def found(value: object) -> int:
         if (key := (type(value), value)) not in known:
+            if len(known) >= _REMEMBERED:
+                known.clear()
             known[key] = find(value)
         return known[key]
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import machine
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.errors import RecipeError, StageError, UsageError
@@ -366,6 +368,53 @@ def test_stages_that_cannot_be_are_refused(stages, message):
         Mixture(weights={"a": 1}, tokens=1000, stages=stages)
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.none() | st.floats(0.1, 5)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.integers(10, 3000), st.lists(st.integers(0, 5), min_size=5, max_size=5)), min_size=1, max_size=4
+    ),
+)
+def test_whatever_stages_ask_they_add_up_and_nobody_below_his_cap_falls_short(sources, stages):
+    names = [f"s{number}" for number in range(len(sources))]
+    written, end = [], 0
+    for length, weights in stages:
+        end += length
+        if not any(weights[: len(names)]):
+            return
+        written.append({"until_tokens": end, "weights": dict(zip(names, weights, strict=False))})
+    caps = {name: cap for name, (_, cap) in zip(names, sources, strict=True) if cap is not None}
+    windows = {name: count for name, (count, _) in zip(names, sources, strict=True)}
+    mixture = {"weights": dict.fromkeys(names, 1), "tokens": end, "max_epochs": caps or None, "stages": tuple(written)}
+    try:
+        result = planned(mixture, windows)
+    except StageError:
+        return
+    before, slots = dict.fromkeys(names, 0), 0
+    for stage, (_, weights) in zip(result["stages"], stages, strict=True):
+        assert stage["num_slots"] == sum(one["windows_drawn"] for one in stage["sources"].values())
+        slots += stage["num_slots"]
+        assert slots == stage["until_tokens"] // WINDOW
+        for name, weight in zip(names, weights, strict=False):
+            one = stage["sources"][name]["windows_drawn"]
+            most = math.floor(Fraction(repr(caps[name])) * windows[name]) if name in caps else None
+            assert most is None or before[name] + one <= most
+            if windows[name] and (most is None or before[name] + one < most):
+                assert one >= math.floor(stage["num_slots"] * weight / sum(weights[: len(names)]))
+            before[name] += one
+    assert before == drawn(result)
+
+
+def test_many_warnings_of_a_kind_are_told_as_one():
+    # 20 sources of one window each, asked for 50 each: all stop at their caps but the one without.
+    names = [f"s{number:02}" for number in range(20)]
+    mixture = {"weights": dict.fromkeys([*names, "big"], 1), "tokens": 10_500, "max_epochs": dict.fromkeys(names, 2)}
+    warnings = planned(mixture, {**dict.fromkeys(names, 1), "big": 2000})["warnings"]
+    assert [text.split(" stops")[0] for text in warnings[1:4]] == ["Source 's00'", "Source 's01'", "Source 's02'"]
+    assert warnings[4] == "So stop at their caps 17 more; the numbers of each are in mixture.json."
+    assert len(warnings) == 5
+
+
 def test_as_water_fills_vessels():
     # 100 over weights 1, 2, 2 with limits 10, 30 and none: 20 each weight; 10 full, 90 by 2 : 2: 45, 30 full, 60 left
     weights = {"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)}
@@ -516,6 +565,11 @@ def test_the_command_plans_from_stated_tokens(tmp_path, capsys):
         plan(path, budget="lots")
     with pytest.raises(StageError, match="largest feasible"):
         plan(path, budget="1M", available="web=2k,books=1k")
+    told = machine.command("mixture", "plan", str(path), "--budget", "400", "--available", "web=2k,books=21", "--json")
+    assert (told.returncode, json.loads(told.stdout)) == (0, result)
+    told = machine.command("mixture", "plan", str(path), "--budget", "1M", "--available", "web=2k,books=1k")
+    assert told.returncode == 1
+    assert "The largest feasible budget is 5,960 tokens" in told.stderr  # 2 x (199 + 99) windows of 10
 
 
 def test_the_command_estimates_from_the_inputs_and_says_so(tmp_path):

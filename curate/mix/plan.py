@@ -6,6 +6,7 @@ number of tokens. Training reads windows of C tokens, so every share is rounded 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,8 @@ from curate.mix.settings import Mixture, MixtureStage, UpTo
 from curate.mix.shares import round_to_windows, share
 from curate.mix.weights import stage_weights
 
+_MOST_ALIKE = 12  # warnings of one kind that are told one by one; of more, so many:
+_SHOWN_ALIKE = 3
 _NOTICEABLE = Fraction(1, 100)  # of a stage: a source that takes over more than this from others is warned about
 
 
@@ -61,7 +64,6 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
     totals = _totals(settings, stages, available_tokens, windows, window)
     for name in cells:
         totals[name] |= _place(settings, *cells[name])
-    last = stages[-1]
     return {
         "unit": "token",
         "window": window,
@@ -76,9 +78,9 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
             *(
                 text
                 for stage in stages
-                for text in _stage_warnings(settings, stage, available_tokens, window, len(stages))
+                for text in _few(_stage_warnings(settings, stage, available_tokens, window, len(stages)))
             ),
-            *_warnings(settings, totals, last, window),
+            *_few(_warnings(settings, totals, stages[-1], window)),
             *_unmet_groups(settings, sources, totals),
         ],
         "sources": totals,
@@ -365,56 +367,76 @@ def _by_axis(totals: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, dic
 # -- warnings ----------------------------------------------------------------------------------------------------------
 
 
+def _few(found: Sequence[tuple[str, str]]) -> list[str]:
+    """Return warnings of (kind, text); of a kind that very many sources or cells give, the first and how many more."""
+    counts = Counter(kind for kind, _ in found)
+    told: Counter[str] = Counter()
+    texts = []
+    for kind, text in found:
+        told[kind] += 1
+        if counts[kind] <= _MOST_ALIKE or told[kind] <= _SHOWN_ALIKE:
+            texts.append(text)
+        elif told[kind] == _SHOWN_ALIKE + 1:
+            texts.append(f"So {kind} {counts[kind] - _SHOWN_ALIKE} more; the numbers of each are in mixture.json.")
+    return texts
+
+
 def _stage_warnings(
     settings: Mixture, stage: _Planned, available: Mapping[str, int], window: int, of: int
-) -> list[str]:
-    """Return what a stage asked for and did not get, and who gives more for it."""
+) -> list[tuple[str, str]]:
+    """Return what a stage asked for and did not get, and who gives more for it: kind and text."""
     before = f"Stage {stage.number}: " if of > 1 else ""
     total = sum(stage.weights.values())
     capped, noticeable = stage.capped, max(stage.budget * _NOTICEABLE, Fraction(1))  # one window is rounding
     what = f"stage {stage.number}" if of > 1 else "the mixture"
-    warnings = []
+    found = []
     for name, weight in stage.weights.items():
         share_asked, drawn = float(weight / total), stage.drawn[name]
         realised = f"{drawn / stage.budget:.4g} of {what} where {share_asked:.4g} was asked"
+        said = f"{before}Source '{name}'"
         if name in stage.empty:
             lacks = "is empty" if not available[name] else f"has no whole window of {window:,} tokens"
-            warnings.append(f"{before}Source '{name}' {lacks}; its share of {share_asked:.4g} goes to the others.")
+            found.append(("are empty", f"{said} {lacks}; its share of {share_asked:.4g} goes to the others."))
         elif name in capped:
             stops = f"stops at its cap of {settings.cap(name):g} epochs: {drawn * window:,} tokens"
-            if not drawn:
+            if stage.before[name] and not drawn:
                 stops = f"gives nothing: earlier stages reached its cap of {settings.cap(name):g} epochs"
-            warnings.append(f"{before}Source '{name}' {stops}, {realised}.")
+            found.append(("stop at their caps", f"{said} {stops}, {realised}."))
         elif weight and not drawn:
-            warnings.append(
-                f"{before}Source '{name}' gives nothing: its share is less than one window of {window:,} tokens."
-            )
+            text = f"{said} gives nothing: its share is less than one window of {window:,} tokens."
+            found.append(("give nothing", text))
         if name in stage.caps and drawn - stage.asked[name] > noticeable:
             end = f", and is at its cap of {settings.cap(name):g} epochs" if stage.at_cap(name) else ""
-            warnings.append(f"{before}Source '{name}' gives {realised}, as others fall short{end}.")
-    return warnings
+            found.append(("give more", f"{said} gives {realised}, as others fall short{end}."))
+    return found
 
 
-def _warnings(settings: Mixture, totals: Mapping[str, Mapping[str, Any]], last: _Planned, window: int) -> list[str]:
-    """Return who is repeated without a bound, and who is never drawn without being told so."""
-    warnings = []
+def _warnings(
+    settings: Mixture, totals: Mapping[str, Mapping[str, Any]], last: _Planned, window: int
+) -> list[tuple[str, str]]:
+    """Return who is repeated without a bound, and who is never drawn without being told so: kind and text."""
+    found: dict[str, tuple[str, str]] = {}  # by text: of a divided source that no weight names, all cells say the same
     named = settings.named()
     for name, entry in totals.items():
+        source = name.partition("/")[0]
+        lacks = f"has no whole window of {window:,} tokens" if entry["tokens_available"] else "is empty"
+        text, kind = "", "are never drawn"
         if entry.get("repeat") and entry["tokens_available"] and not entry["windows_available"]:
             what = f"{entry['tokens_available']:,} tokens are no whole window of {window:,}"
-            if name not in last.empty:
-                warnings.append(f"Group '{name}' is never drawn: its {what}.")
-        elif isinstance(settings.weights, Mapping) and name.partition("/")[0] not in named:
-            warnings.append(f"Source '{name}' has no weight and is never drawn.")
+            text = f"Group '{name}' is never drawn: its {what}." if name not in last.empty else ""
+        elif isinstance(settings.weights, Mapping) and source not in named:
+            text = f"Source '{source}' has no weight and is never drawn."
         elif not isinstance(settings.weights, Mapping) and not entry["windows_available"] and "cell" not in entry:
-            what = f"has no whole window of {window:,} tokens" if entry["tokens_available"] else "is empty"
-            warnings.append(f"Source '{name}' {what} and is never drawn.")
+            text = f"Source '{name}' {lacks} and is never drawn."
+        if text:
+            found[text] = kind, text
         if settings.cap(name) is None and entry["epochs"] > 1:
-            warnings.append(
+            text = (
                 f"Source '{name}' is repeated: {entry['epochs']:.4g} epochs of {entry['tokens_available']:,} tokens. "
                 "Set mixture.max_epochs to bound it."
             )
-    return warnings
+            found[text] = "are repeated", text
+    return list(found.values())
 
 
 def _unmet_groups(settings: Mixture, sources: Sequence[str], totals: Mapping[str, Mapping[str, Any]]) -> list[str]:
