@@ -84,12 +84,12 @@ def export(
     check_target(target)
     options = {"format": format, "sources": selection.sources, "splits": selection.splits, "order": order}
     key = key_of(version=_VERSION, curate=__version__, options=options, run=selection.state)
+    tasks = _data_tasks(selection, format, plan)
     progress = make_progress(quiet=quiet)
     started = time.perf_counter()
     try:
         with Unfinished.opened(target, key) as folder:
             exporter = _Exporter(selection, format, order, plan, folder)
-            tasks = exporter.data_tasks()
             progress.phase("export", len(tasks), 0)
             for task in tasks:
                 folder.perform(task)
@@ -143,8 +143,33 @@ def _check_contents(selection: Selection, format: str, order: str) -> Plan | Non
     return None
 
 
+def _data_tasks(selection: Selection, format: str, plan: Plan | None) -> list[Task]:
+    """Return the tasks that count documents and those that write the data.
+
+    Raises:
+        UsageError: If nothing would be written.
+        InputError: If a file that is looked at for it is damaged.
+    """
+    from curate.export.documents import document_tasks, name_hub, name_parquet
+    from curate.export.survey import survey_task
+    from curate.export.tokens import shard_tasks, verify_tasks, window_tasks
+
+    if format not in _TOKEN_FORMATS:
+        tasks = document_tasks(selection, name_hub if format == "hf" else name_parquet)
+    else:
+        layouts: dict[str, Layout] = {"megatron": Megatron(), "npy": Npy(), "nanotron": Nanotron()}
+        if plan is not None:
+            tasks = verify_tasks(selection, plan) + window_tasks(selection, plan, layouts[format])
+        else:
+            tasks = shard_tasks(selection, layouts[format])
+    if not any(task.files for task in tasks):
+        chosen = f"the splits {' and '.join(selection.splits)} of {', '.join(selection.sources)}"
+        raise UsageError(f"{selection.run.path}: there is no document in {chosen}; nothing was written.")
+    return [survey_task(selection, source) for source in selection.with_documents] + tasks
+
+
 class _Exporter:
-    """Makes the tasks of one export, and looks at what they wrote."""
+    """Looks at what the data tasks of one export wrote, and makes the tasks behind them."""
 
     def __init__(self, selection: Selection, format: str, order: str, plan: Plan | None, folder: Unfinished) -> None:
         self.selection = selection
@@ -153,26 +178,6 @@ class _Exporter:
         self.plan = plan
         self.folder = folder
         self.path = selection.run.path
-
-    def data_tasks(self) -> list[Task]:
-        """Return the tasks that count documents and those that write the data."""
-        from curate.export.survey import survey_task
-
-        surveys = [survey_task(self.selection, source) for source in self.selection.with_documents]
-        if self.format in _TOKEN_FORMATS:
-            return surveys + self._token_tasks()
-        from curate.export.documents import document_tasks, name_hub, name_parquet
-
-        return surveys + document_tasks(self.selection, name_hub if self.format == "hf" else name_parquet)
-
-    def _token_tasks(self) -> list[Task]:
-        from curate.export.tokens import shard_tasks, verify_tasks, window_tasks
-
-        layouts: dict[str, Layout] = {"megatron": Megatron(), "npy": Npy(), "nanotron": Nanotron()}
-        layout = layouts[self.format]
-        if self.plan is not None:
-            return verify_tasks(self.selection, self.plan) + window_tasks(self.selection, self.plan, layout)
-        return shard_tasks(self.selection, layout)
 
     def written(self, tasks: Sequence[Task]) -> dict[str, Mapping[str, Any]]:
         """Return what is known of each data file: the task's counts, and its size."""

@@ -171,6 +171,15 @@ def test_a_run_without_tokens_or_mixture(run_copy: Path, tmp_path: Path) -> None
     assert export(run_copy, "parquet", output=tmp_path / "x", quiet=True).documents == 109
 
 
+def test_nothing_to_export(run_folder: Path, tmp_path: Path) -> None:
+    for name in ("npy", "hf"):
+        with pytest.raises(
+            UsageError, match="there is no document in the splits validation of more; nothing was written"
+        ):
+            export(run_folder, name, output=tmp_path / "x", sources=["more"], split="validation")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_output_that_holds_something(run_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
