@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from curate.dedup.settings import Dedup
 from curate.groups import CLUSTER_SIZE, LANGUAGE, MOST_CELLS, ByLabel
 from curate.mix.rules import RULE_KEYS, kind_of_rule
-from curate.mix.settings import Mixture
+from curate.mix.settings import Mixture, MixtureStage
+from curate.mix.weights import stage_weights
 from curate.recipe import SourceRecipe
 from curate.refusal import nearest
 from curate.yamlfile import Key
@@ -48,8 +49,11 @@ def mixture_problems(
         clear = False
         yield key, message
     if clear:  # else streams are not known
-        yield from _stage_problems(mixture, names)
+        stages = list(_stage_problems(mixture, names))
+        yield from stages
         yield from _cap_problems(mixture, names)
+        if not stages and set(names).issuperset(mixture.named()):
+            yield from _weight_problems(mixture, names)
 
 
 def _column_problems(
@@ -165,6 +169,16 @@ def _stage_problems(mixture: Mixture, names: Sequence[str]) -> Iterator[tuple[Ke
                     factors.of_groups(axis)
                 except ValueError as error:
                     yield (*inner, "factors"), f"{name}: {error}."
+
+
+def _weight_problems(mixture: Mixture, names: Sequence[str]) -> Iterator[tuple[Key, str]]:
+    """Yield the stages whose weights and factors leave nothing of a source: whatever there is, if every stream has a window."""
+    ones = dict.fromkeys(mixture.streams(names), 1)
+    for number, stage in enumerate(mixture.stages or (MixtureStage(),)):
+        try:
+            stage_weights(mixture, stage, ones, ones, 1)
+        except ValueError as error:
+            yield ("mixture", "stages", number) if mixture.stages else ("mixture", "weights"), f"{error}."
 
 
 def _cap_problems(mixture: Mixture, names: Sequence[str]) -> Iterator[tuple[Key, str]]:

@@ -513,6 +513,11 @@ DIVIDED = (
         ),
         ("weights: {web: {by: language, groups: [en, pt]}}, tokens: 1k", "a group has no weight"),
         ("weights: {web: 1}, tokens: 1k, max_epochs: {web/pt: 2}", "'web/pt' is no source"),
+        (
+            "weights: {web: {by: language, groups: {en: {weight: 1}, pt: {weight: 0}}}, books: 1}, tokens: 1k, "
+            "stages: [{until_tokens: 500}, {multiply: [{by: language, factors: {en: 0}}]}]",
+            "leave nothing of web to draw",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(tmp_path, mixture, message):

@@ -99,7 +99,7 @@ def stage_weights(
         budget: Windows of the stage; of use to UniMax alone.
 
     Raises:
-        ValueError: If factors name no group, or UniMax weighs what has no number of epochs.
+        ValueError: If factors name no group, or leave nothing of a source, or UniMax weighs what has no number of epochs.
     """
     sources = tuple(dict.fromkeys(name.partition("/")[0] for name in windows))
     cells = {source: _cells(mixture, source, stage, windows) for source in sources}
@@ -119,7 +119,10 @@ def stage_weights(
     whole = sum(by_source.values(), sum(by_stream.values(), Fraction(0)))
     for source, weight in by_source.items():
         if weight:
-            for stream, share in cells[source].shares(budget * weight / whole, rooms).items():
+            shares = cells[source].shares(budget * weight / whole, rooms)
+            if not any(shares.values()):
+                raise ValueError(f"weights and factors leave nothing of {source} to draw, though it has a weight")
+            for stream, share in shares.items():
                 by_stream[stream] += weight * share
     return by_stream
 
