@@ -27,7 +27,7 @@ cache_app = typer.Typer(help="The store of results: list it, free space.", no_ar
 mixture_app = typer.Typer(help="Plan weights.", no_args_is_help=True, rich_markup_mode=None)
 classifier_app = typer.Typer(help="Train or apply a fastText classifier.", no_args_is_help=True, rich_markup_mode=None)
 tokenizer_app = typer.Typer(
-    help="Train a tokenizer by itself (not built yet).", no_args_is_help=True, rich_markup_mode=None
+    help="Train a tokenizer by itself; write one for transformers.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(mixture_app, name="mixture")
@@ -306,12 +306,93 @@ def _later(name: str) -> Any:
 
 for _name in ("compare", "ablate"):
     app.command(_name, context_settings=_LATER)(_later(_name))
-for _parent, _group, _names in (
-    ("mixture", mixture_app, ("optimize",)),
-    ("tokenizer", tokenizer_app, ("train",)),
-):
+for _parent, _group, _names in (("mixture", mixture_app, ("optimize",)),):
     for _name in _names:
         _group.command(_name, context_settings=_LATER)(_later(f"{_parent} {_name}"))
+
+
+class TokenizerModel(StrEnum):
+    """What `curate tokenizer train` trains."""
+
+    bpe = "bpe"
+    unigram = "unigram"
+
+
+@tokenizer_app.command("train")
+def tokenizer_train(
+    inputs: Annotated[list[str], typer.Argument(help="A recipe, or files of documents.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="A new or empty folder.", show_default=False)],
+    vocab_size: Annotated[int | None, typer.Option(help="Pieces.  [default: the recipe's, else 32768]")] = None,
+    model: Annotated[
+        TokenizerModel | None, typer.Option(help="bpe or unigram.  [default: the recipe's, else bpe]")
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Bytes to train on, such as 50M.  [default: the recipe's, else 50M]")
+    ] = None,
+    character_coverage: Annotated[
+        float | None, typer.Option(help="Share of characters with a piece.  [default: the recipe's, else 0.9995]")
+    ] = None,
+    eos: Annotated[str | None, typer.Option(help="Name of the end mark.  [default: the recipe's, else </s>]")] = None,
+    text: Annotated[str, typer.Option(help="Field of the text in JSON Lines and Parquet.")] = "text",
+    cache: Annotated[Path | None, typer.Option(help="Store of results.  [default: $XDG_CACHE_HOME/curate]")] = None,
+    sets: Sets = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.  [default: number of cores]")] = None,
+    memory: Annotated[str, typer.Option(help="Buffers of a whole-corpus phase; never changes the result.")] = "1G",
+    allow_code: AllowCode = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings only.")] = False,
+) -> None:
+    """Train a sentencepiece tokenizer on a recipe's curated documents, or on files as they are.
+
+    Files are JSON Lines, Parquet, or else texts, a document each; plain or compressed. Of a recipe the sample is drawn by
+    the weights of its mixture.
+
+    The folder holds tokenizer.model, for `tokenizer: {load: ...}` of a recipe; card.json; and hf/, which
+    transformers.AutoTokenizer.from_pretrained opens with the same ids. Printed is what the tokenizer makes of all documents:
+    tokens for each word, bytes for each token, by source and language.
+
+    Examples: curate tokenizer train recipes/web_code_books.yaml --output tokenizers/demo --vocab-size 8192
+    and curate tokenizer train books.jsonl.zst --model unigram --output tokenizers/books
+    """
+    from curate.tokenizer_command import fertility_lines, train_by_itself
+
+    asked = {"vocab_size": vocab_size, "model": model and model.value, "sample_bytes": sample}
+    asked["character_coverage"] = character_coverage
+    card = train_by_itself(
+        inputs,
+        output,
+        settings={key: value for key, value in asked.items() if value is not None},
+        eos=eos,
+        text=text,
+        sets=sets or (),
+        cache=cache,
+        workers=workers,
+        memory=memory,
+        allow_code=allow_code,
+        quiet=quiet,
+    )
+    for line in fertility_lines(card["fertility"]):
+        print(line)
+    fewer = "" if card["vocab_size"] == card["vocab_size_asked"] else f" of {card['vocab_size_asked']:,} asked for"
+    if not quiet:
+        print(f"{card['vocab_size']:,} pieces{fewer} in {output}; for transformers: {output / 'hf'}")
+
+
+@tokenizer_app.command("export")
+def tokenizer_export(
+    tokenizer: Annotated[
+        Path, typer.Argument(help="A run folder, or a tokenizer's file or folder.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option(help="A new or empty folder.", show_default=False)],
+    eos: Annotated[str | None, typer.Option(help="The end mark, where the file does not tell it.")] = None,
+) -> None:
+    """Write a tokenizer so that transformers.AutoTokenizer.from_pretrained opens it with the same ids.
+
+    Example: curate tokenizer export runs/web_code_books --output tokenizers/demo
+    """
+    from curate.tokenizer_command import export_tokenizer
+
+    names = export_tokenizer(tokenizer, output, eos)
+    print(f"{', '.join(names)} in {output}")
 
 
 @mixture_app.command("plan")

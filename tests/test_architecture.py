@@ -93,6 +93,7 @@ ROOMS = (
         "curate.classify.evaluate"), sees=("core", "text")),
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.settings", "curate.tokens.sentencepiece_model",
         "curate.tokens.sentencepiece_training", "curate.tokens.sentencepiece_scores", "curate.tokens.tokenizer_json",
+        "curate.tokens.fertility", "curate.tokens.fertility_kernels",
         "curate.tokens.transformers_files", "curate.tokens.encoding.*", "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),
     # the machine runs any family and imports none
@@ -114,7 +115,8 @@ ROOMS = (
         "run",
         ("curate.sources", "curate.tasks", "curate.tasks.*",
         "curate.blocks", "curate.measured",
-        "curate.tokenizer_inputs", "curate.mixture_plan", "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
+        "curate.tokenizer_inputs", "curate.tokenizer_command", "curate.mixture_plan",
+        "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
     Room(

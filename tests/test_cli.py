@@ -47,7 +47,7 @@ def test_help_teaches(arguments: list[str]) -> None:
     [
         ["compare", "a", "b"], ["ablate", "r.yaml", "--seeds", "3"],
         ["mixture", "optimize"],
-        ["tokenizer", "train"], ["cache", "prune"],
+        ["cache", "prune"],
     ],
 )  # fmt: skip
 def test_what_is_not_built_says_so(arguments: list[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from curate.cache import Entry
 from curate.dedup.spill import Sorter
@@ -21,10 +22,11 @@ from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
+from curate.tokens.fertility import Fertility
+from curate.tokens.order import Order
 from curate.tokens.sentencepiece_training import train_tokenizer as learn
 from curate.tokens.settings import TokenizerSettings
-from curate.tokens.order import Order
-from curate.tokens.shard import ShardInfo, dtype_for, write_manifest
+from curate.tokens.shard import ShardInfo, dtype_for, stored_dtype, write_manifest
 from curate.tokens.tokenizer import TOKENIZER_FILES, Tokenizer
 from curate.tokens.tokenizer import load_tokenizer as load
 
@@ -156,7 +158,9 @@ def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, 
             "kind": "loaded",
             "format": loaded.file_name,
             "vocab_size": loaded.vocab_size,
+            "eos": loaded.eos,
             "eos_id": loaded.eos_id,
+            "bos": loaded.bos,
             "bos_id": loaded.bos_id,
             "sha256": loaded.sha256,
             "lossless": loaded.lossless,
@@ -185,10 +189,15 @@ def encode_shard(
     documents = context.entry(collected).path("documents.parquet")
     with context.writing(key) as output:
         shard = EncodedShard(output.path("tokens.bin"), output.path("documents.parquet"))
-        tokens = encode_documents(read_batches(documents, ["id", "split", "text"]), tokenizer, shard)
+        fertility = Fertility(tokenizer)
+        batches = fertility.seen(read_batches(documents, ["id", "split", "text", "language"]))
+        tokens = encode_documents(batches, tokenizer, shard)
         written = rows_written(shard.documents)
         balance(source, "encode", "documents", rows_written(documents), {"encoded": written})
-        output.counts |= {"tokens": tokens, "documents": written}
+        sizes = pq.read_table(shard.documents, columns=["tokens"])["tokens"].to_numpy()
+        dtype = stored_dtype(dtype_for(tokenizer.vocab_size))
+        runs = np.memmap(shard.tokens, dtype, "r") if tokens else np.zeros(0, dtype)
+        output.counts |= {"tokens": tokens, "documents": written, "fertility": fertility.counts(runs, sizes)}
 
 
 def arrange_source(

@@ -18,6 +18,7 @@ from curate.report.contamination import contamination
 from curate.report.copies import edits, quarantine
 from curate.report.curves import training
 from curate.report.duplicates import duplicates
+from curate.report.fertility import fertility
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
 from curate.report.rules import idle_rules, resolved_recipe
 from curate.report.run import RunFolder
@@ -73,6 +74,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "documents": {source: documents(run, source) for source in run.sources},
         "validation": dict(manifest.get("validation") or {}),
         "tokenizer": tokenizer(run),
+        "fertility": fertility(run),
         "tokens": {stream: entry for stream in run.streams if (entry := tokens(run, stream))},
         "mixture": run.json("mixture.json") or None,
         "training": training(run),
@@ -157,7 +159,7 @@ def tokenizer(run: RunFolder) -> dict[str, Any] | None:
     for path in sorted((run.path / "tokenizer").glob("*card*.json")):
         card |= run.json(f"tokenizer/{path.name}")
     entry = card | dict(run.manifest.get("tokenizer") or {})
-    return entry or None
+    return {key: value for key, value in entry.items() if key != "fertility"} or None
 
 
 def tokens(run: RunFolder, source: str) -> dict[str, Any] | None:

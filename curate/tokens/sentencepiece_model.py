@@ -95,6 +95,15 @@ class SentencePieceTokenizer:
         ids = (piece for piece in range(self.vocab_size) if self._processor.is_control(piece))
         return tuple(self._processor.id_to_piece(piece) for piece in ids)
 
+    @property
+    def unknown_id(self) -> int | None:
+        """Id of what has no piece and no bytes of its own; None if everything has."""
+        return None if self.byte_ids() else int(self._processor.unk_id())
+
+    def byte_ids(self) -> tuple[int, ...]:
+        """Return the ids that stand for one byte of a character without a piece."""
+        return tuple(token for token in range(self.vocab_size) if self._processor.is_byte(token))
+
     def encode(self, text: str) -> Ids:
         """Return the ids of one text, shape (T,), without marks; see `encode_batch`."""
         return self.encode_batch([text])[0]

@@ -134,13 +134,14 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
         remedy = f"Set tokenizer.train.vocab_size to {size}, or lower tokenizer.train.character_coverage."
         raise StageError("all", "tokenizer", "", problem, remedy) from error
     data = with_grid_scores(model.getvalue(), _WHITE_SPACE) if unigram else model.getvalue()
-    tokenizer = SentencePieceTokenizer(data, eos=settings.trained_eos)
+    tokenizer = SentencePieceTokenizer(data, eos=settings.trained_eos, bos=settings.bos)
     card = {
         "kind": training.kind,
         "vocab_size": tokenizer.vocab_size,
         "vocab_size_asked": training.vocab_size,
         "eos": settings.trained_eos,
         "eos_id": tokenizer.eos_id,
+        "bos": tokenizer.bos,
         "sha256": tokenizer.sha256,
         "training_documents": sample.num_documents,
         "training_bytes": sample.num_bytes,

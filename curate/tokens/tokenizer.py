@@ -57,6 +57,13 @@ class Tokenizer(Protocol):
     def marks(self) -> tuple[str, ...]:
         """The control marks: ids that no text is encoded to."""
 
+    @property
+    def unknown_id(self) -> int | None:
+        """Id of what has no piece and no bytes of its own; None if everything has."""
+
+    def byte_ids(self) -> tuple[int, ...]:
+        """Return the ids that stand for one byte where there is no piece, or for a part of a character."""
+
     def encode(self, text: str) -> Ids:
         """Return the ids of one text, shape (T,), without marks; see `encode_batch`."""
 

@@ -83,6 +83,7 @@ class JsonTokenizer:
         self._vocabulary = _pieces(written["model"])
         ids = [*self._vocabulary, *(int(one["id"]) for one in added)]
         self.vocab_size = max(ids) + 1
+        self._unknown_id = next((token for token, piece in self._vocabulary.items() if piece == unknown), None)
         self._added = {int(one["id"]): str(one["content"]) for one in added if int(one["id"]) not in self._hidden}
         self.definition = _hide(written, self._hidden, unknown)
         self._tokenizer = self._open(self.definition)
@@ -112,6 +113,17 @@ class JsonTokenizer:
     def marks(self) -> tuple[str, ...]:
         """The control marks, in the order of their ids: no text is encoded to them."""
         return tuple(self._marks)
+
+    @property
+    def unknown_id(self) -> int | None:
+        """Id of what has no piece and no bytes of its own; None if everything has."""
+        return self._unknown_id
+
+    def byte_ids(self) -> tuple[int, ...]:
+        """Return the ids that stand for one byte where there is no piece, or for a part of a character."""
+        if "ByteLevel" not in self._joins:
+            return tuple(token for token, piece in self._vocabulary.items() if _BYTE_PIECE.fullmatch(piece))
+        return tuple(token for token, piece in enumerate(self._piece_bytes) if not _is_text(piece))
 
     def encode(self, text: str) -> Ids:
         """Return the ids of one text, shape (T,), without marks; see `encode_batch`."""
@@ -247,6 +259,14 @@ def _load(model: bytes, eos: str | None, bos: bool | str, file: str) -> JsonToke
 
 def _is_mark(added: Mapping[str, Any]) -> bool:
     return bool(added["special"]) or _MARK_SHAPE.fullmatch(added["content"]) is not None
+
+
+def _is_text(piece: bytes) -> bool:
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _pieces(model: Mapping[str, Any]) -> dict[int, str]:

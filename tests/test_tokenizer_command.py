@@ -1,0 +1,101 @@
+"""`curate tokenizer train` and `export`, on files and on what they wrote."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.errors import UsageError
+from curate.tokenizer_command import fertility_lines, train_by_itself
+from curate.tokens.tokenizer import load_tokenizer
+
+BOOKS = ["The lock keeper wrote the toll of the barge in the book.", "O guarda anotou a portagem no livro."] * 5
+CODE = "def f(x):\n    if x:\n\treturn  1\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    with gzip.open(folder / "books.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"content": text}) + "\n" for text in BOOKS)
+    (folder / "code.py").write_text(CODE)
+    options = ["--vocab-size", "400", "--model", "unigram", "--eos", "<|end|>", "--text", "content", "--workers", "1"]
+    files = [str(folder / "books.jsonl.gz"), str(folder / "code.py")]
+    arguments = ["tokenizer", "train", *files, "--output", str(folder / "made"), "--cache", str(folder / "cache")]
+    done = CliRunner().invoke(app, [*arguments, *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (folder / "output.txt").write_text(done.output)
+    return folder
+
+
+def test_the_folder_holds_the_tokenizer_in_both_forms(trained: Path) -> None:
+    made = trained / "made"
+    assert sorted(path.name for path in made.iterdir()) == ["card.json", "hf", "tokenizer.model"]
+    assert sorted(path.name for path in trained.iterdir()) == [
+        *("books.jsonl.gz", "cache", "code.py", "made", "output.txt")
+    ]  # nothing else is left
+    tokenizer = load_tokenizer(made / "tokenizer.model", eos="<|end|>")
+    theirs = tokenizers.Tokenizer.from_file(str(made / "hf" / "tokenizer.json"))
+    for text in [*BOOKS, CODE]:
+        assert theirs.encode(text).ids == tokenizer.encode(text).tolist()
+    assert json.loads((made / "hf" / "special_tokens_map.json").read_text())["eos_token"] == "<|end|>"
+
+
+def test_the_card_and_the_table_count_every_document(trained: Path) -> None:
+    card = json.loads((trained / "made" / "card.json").read_text())
+    tokenizer = load_tokenizer(trained / "made" / "tokenizer.model", eos="<|end|>")
+    assert card["settings"]["model"] == "unigram"
+    assert card["fertility"]["jsonl"]["unknown"] == {
+        "documents": 10,
+        "bytes": 5 * (56 + 36),
+        "characters": 5 * (56 + 36),
+        "words": 5 * (12 + 7),
+        "tokens": sum(tokenizer.encode(text).size for text in BOOKS),
+        "byte_tokens": 0,
+        "unknown_tokens": 0,
+    }
+    assert card["fertility"]["files"]["unknown"]["words"] == 6
+    printed = (trained / "output.txt").read_text()
+    for line in fertility_lines(card["fertility"]):
+        assert line in printed
+
+
+def test_the_table_is_aligned() -> None:
+    counts = {
+        "documents": 1,
+        "bytes": 0,
+        "characters": 0,
+        "words": 0,
+        "tokens": 0,
+        "byte_tokens": 0,
+        "unknown_tokens": 0,
+    }
+    full = counts | {"bytes": 3000, "characters": 2000, "words": 500, "tokens": 1000, "byte_tokens": 15}
+    assert list(fertility_lines({"web": {"en": full, "unknown": counts}})) == [
+        "source  language  documents  words  tokens  tokens/word  bytes/token  tokens/char  byte tokens  unknown",
+        "web     en                1    500   1,000        2.000        3.000        0.500        1.50%    0.00%",
+        "web     unknown           1      0       0            -            -            -            -        -",
+    ]
+
+
+def test_export_of_what_was_trained(trained: Path, tmp_path: Path) -> None:
+    arguments = ["tokenizer", "export", str(trained / "made"), "--output", str(tmp_path / "hf")]
+    assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    for path in (trained / "made" / "hf").iterdir():
+        assert (tmp_path / "hf" / path.name).read_bytes() == path.read_bytes()
+    with pytest.raises(UsageError, match="not a new or empty folder"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_command_line_that_cannot_work(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    with pytest.raises(UsageError, match="not a new or empty folder"):
+        train_by_itself(["a.jsonl"], tmp_path / "full", settings={})
+    with pytest.raises(UsageError, match="one recipe, or files"):
+        train_by_itself(["r.yaml", "a.jsonl"], tmp_path / "new", settings={})
+    assert not (tmp_path / "new").exists()
