@@ -160,10 +160,11 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
                 list_inputs([expanded], recipe.base, None)
         except (CurateError, ValueError) as error:
             problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
-    try:
-        read_corpora(recipe, None)
-    except RecipeError as error:
-        problems += error.problems
+    for look in (check_benchmarks, lambda recipe: read_corpora(recipe, None)):
+        try:
+            look(recipe)
+        except RecipeError as error:
+            problems += error.problems
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
@@ -171,9 +172,7 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
 
 
 def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Yield key and path of what a recipe reads besides its sources: benchmarks and removal lists, models and embeddings of dedup."""
-    for number, benchmark in enumerate(recipe.decontaminate.sources if recipe.decontaminate is not None else ()):
-        yield f"decontaminate.benchmarks.{number}", benchmark.path
+    """Yield key and path of what a recipe reads besides its sources: removal lists, models and embeddings of dedup."""
     semantic = recipe.dedup.semantic if recipe.dedup is not None else None
     if semantic is not None:
         yield from (("dedup.semantic.embeddings", path) for path in semantic.embeddings)
@@ -437,7 +436,6 @@ def _preflight(recipe: Recipe, store: Cache, folder: Path, *, train: bool) -> No
     """Refuse before any work what would fail after hours of it: a tokenizer without its end mark, token files of another, ..."""
     read_corpora(recipe, store, (folder, store.root / "entries"))
     check_semantic(recipe, store)
-    check_benchmarks(recipe, store)
     settings = recipe.tokenizer
     if settings is not None and settings.load is not None:
         from curate.tokenizer_inputs import find_tokenizer

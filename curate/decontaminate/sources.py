@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from curate.decontaminate.fields import Fields
 from curate.decontaminate.mappings import NAMES
@@ -34,12 +34,20 @@ class BenchmarkSource(Settings):
     split: str | Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     config: str | None = None
 
+    @field_validator("mapping")
+    @classmethod
+    def _ships(cls, mapping: str | None) -> str | None:
+        if mapping is not None and mapping not in NAMES:
+            near = difflib.get_close_matches(mapping, NAMES, n=1, cutoff=0.5)
+            raise ValueError(
+                f"no mapping '{mapping}' ships; did you mean '{near[0]}'?"
+                if near
+                else f"no mapping '{mapping}' ships: write `fields`, or one of {', '.join(NAMES)}"
+            )
+        return mapping
+
     @model_validator(mode="after")
     def _one_mapping(self) -> BenchmarkSource:
-        if self.mapping is not None and self.mapping not in NAMES:
-            near = difflib.get_close_matches(self.mapping, NAMES, n=1, cutoff=0.5)
-            meant = f"; did you mean '{near[0]}'?" if near else "."
-            raise ValueError(f"no mapping '{self.mapping}' ships{meant} Shipped: {', '.join(NAMES)}")
         if self.mapping is not None and self.fields is not None:
             raise ValueError("has both `mapping` and `fields`: keep one of them")
         return self

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.decontaminate.decide import Common, count_common, decide
-from curate.decontaminate.fields import Fields
 from curate.decontaminate.index import Index, build_index
 from curate.decontaminate.items import BenchmarkFiles
 from curate.decontaminate.runs import overlaps
@@ -22,50 +19,18 @@ from curate.decontaminate.settings import Decontaminate
 from curate.decontaminate.summary import summarise
 from curate.document import CONTAMINATION
 from curate.errors import InputError
-from curate.inputs import InputFile, fetch
+from curate.inputs import fetch
 from curate.ledger import same_rows
+from curate.phases.benchmark_files import BenchmarkInputs
 from curate.phases.cluster import ShardOfCorpus, cluster_numbers
 from curate.phases.edits import EditsAbout
 from curate.phases.measure import last_revision
 from curate.pipeline import BATCH_ROWS, ParquetFile, RemovalCounts, Removals, RowsAbout, RowsBeside, read_batches
 from curate.plan import TaskContext
-from curate.stage import Stage, canonical
+from curate.stage import Stage
 from curate.words import with_words
 
 MATCHES = pa.schema([("matches", pa.large_list(pa.uint64()))])
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkInputs:
-    """One benchmark of a recipe.
-
-    Attributes:
-        name: What reports call it.
-        files: In order.
-        mapping: As in `BenchmarkFiles`, and so are `fields`.
-        passed_over: Files of a dataset that are not read, counted by reason.
-    """
-
-    name: str
-    files: tuple[InputFile, ...]
-    mapping: str
-    fields: Fields | None
-    passed_over: Mapping[str, int]
-
-    def identity(self) -> dict[str, Any]:
-        """Return what it adds to the key of an index."""
-        return {
-            "name": self.name,
-            "files": [(file.path, file.digest) for file in self.files],
-            "mapping": self.mapping,
-            "fields": canonical(self.fields),
-            "passed_over": dict(self.passed_over),
-        }
-
-    def local(self, paths: Iterable[Path]) -> BenchmarkFiles:
-        """Return it with local copies of its files."""
-        titles = tuple(file.path for file in self.files)
-        return BenchmarkFiles(tuple(map(str, paths)), titles, self.name, self.mapping, self.fields)
 
 
 def index(context: TaskContext, key: str, settings: Decontaminate, benchmarks: Sequence[BenchmarkInputs]) -> None:

@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curate.decontaminate.items import refuse_first
 from curate.errors import InputError, Problem, RecipeError
 from curate.inputs import expand_variables, is_remote, list_inputs
+from curate.phases.benchmark_files import BenchmarkInputs
 from curate.read.huggingface import HuggingFace, split_of
 from curate.refusal import nearest
 from curate.sources import demo_path
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from curate.cache import Cache
     from curate.decontaminate.sources import BenchmarkSource
     from curate.inputs import InputFile
-    from curate.phases.decontaminate import BenchmarkInputs
     from curate.recipe import Recipe
 
 _ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # what a saved dataset holds
@@ -27,64 +28,62 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\b")
 _TRAINING = re.compile(r"(?:\A|_)train\Z")  # `auxiliary_train` too
 
 
-def benchmark_inputs(recipe: Recipe, cache: Cache, *, local: bool = False) -> list[BenchmarkInputs]:
+def benchmark_inputs(recipe: Recipe, cache: Cache | None) -> list[BenchmarkInputs]:
     """Return the benchmarks of a recipe in order, each file in one of them.
 
     Args:
         recipe: The recipe.
-        cache: For digests, and for `demo://`.
-        local: Leave out those on other machines.
+        cache: For digests, and for `demo://`; None leaves out what is on other machines or made on first use.
 
     Raises:
         RecipeError: A path that matches nothing, or nothing new, or a split or configuration that is not there: file and
             line of the recipe are named.
     """
-    from curate.phases.decontaminate import BenchmarkInputs
-
-    settings = recipe.decontaminate
     found: list[BenchmarkInputs] = []
     taken: set[str] = set()
-    for number, source in enumerate(settings.sources if settings is not None else ()):
-        key = f"decontaminate.benchmarks.{number}"
+    for number, source in enumerate(recipe.decontaminate.sources if recipe.decontaminate is not None else ()):
+        path = expand_variables(source.path)
+        if cache is None and is_remote(path):
+            continue
         try:
-            path = demo_path(expand_variables(source.path), cache)
-            if local and is_remote(path):
-                continue
+            path = path if cache is None else demo_path(path, cache)
             files, passed_over, is_dataset = _files(source, path, recipe.base, cache)
             new = [file for file in files if _place(file) not in taken]
             if not new:
                 remedy = "Take this one out: its items would count twice."
                 raise InputError(source.path, "every file of it is read as a benchmark before it.", remedy)
         except InputError as error:
-            raise RecipeError((Problem(key, str(error), None, recipe.places.get(key, "")),)) from error
+            raise _refused(recipe, number, str(error)) from error
         taken |= {_place(file) for file in new}
         together = source.name is not None or is_dataset
-        for group in [new] if together else [[file] for file in new]:
-            name = source.name or (_dataset_name(path) if is_dataset else "")
-            inputs = BenchmarkInputs(name, tuple(group), source.mapping or "", source.fields, passed_over)
-            found.append(inputs)
-    named = [replace(one, name=name) for one, name in zip(found, _names(found), strict=True)]
-    names = Counter(one.name for one in named)
-    if twice := [name for name, count in names.items() if count > 1]:
-        key = "decontaminate.benchmarks"
-        message = f"two benchmarks would be called '{twice[0]}'. Give one of them another `name`."
-        raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
-    return named
+        name = source.name or (_dataset_name(path) if is_dataset else "")
+        groups = [new] if together else [[file] for file in new]
+        mapping = source.mapping or ""
+        found += [BenchmarkInputs(number, name, tuple(group), mapping, source.fields, passed_over) for group in groups]
+    names = _names(found)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            message = f"another benchmark is called '{name}' as well. Give this one a `name`."
+            raise _refused(recipe, found[number].entry, message)
+    return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
 
 
-def check_benchmarks(recipe: Recipe, cache: Cache) -> None:
+def check_benchmarks(recipe: Recipe) -> None:
     """Refuse before any work local benchmarks that are not there, or whose first row does not fit their mapping.
 
     Raises:
-        RecipeError: As `benchmark_inputs`.
-        InputError: A row that its mapping does not fit: file, row, field, remedy.
+        RecipeError: File and line of the recipe; file, row, field of the benchmark; remedy.
     """
-    if recipe.decontaminate is None:
-        return
-    from curate.decontaminate.items import refuse_first
+    for benchmark in benchmark_inputs(recipe, None):
+        try:
+            refuse_first(benchmark.local(Path(file.url.removeprefix("file://")) for file in benchmark.files))
+        except InputError as error:
+            raise _refused(recipe, benchmark.entry, str(error)) from error
 
-    for benchmark in benchmark_inputs(recipe, cache, local=True):
-        refuse_first(benchmark.local(Path(file.url.removeprefix("file://")) for file in benchmark.files))
+
+def _refused(recipe: Recipe, entry: int, message: str) -> RecipeError:
+    key = f"decontaminate.benchmarks.{entry}"
+    return RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
 
 
 def _place(file: InputFile) -> str:
@@ -92,7 +91,7 @@ def _place(file: InputFile) -> str:
 
 
 def _files(
-    source: BenchmarkSource, path: str, base: Path, cache: Cache
+    source: BenchmarkSource, path: str, base: Path, cache: Cache | None
 ) -> tuple[list[InputFile], dict[str, int], bool]:
     """Return the files that a path means and that are read, the others counted by reason, and whether they are one dataset.
 
@@ -120,9 +119,7 @@ def _files(
         asked = (wanted,) if isinstance(wanted, str) else wanted
         meant = nearest(asked[0], splits) if source.split is not None and splits else "."
         known = f" Splits: {', '.join(splits)}." if splits else ""
-        raise InputError(
-            source.path, f"{len(files):,} files match, and none is read ({why}){meant}", f"Check it.{known}"
-        )
+        raise InputError(source.path, f"no file of it is read ({why}){meant}", f"Name what is there.{known}")
     return read, dict(sorted(reasons.items())), is_dataset
 
 
