@@ -81,22 +81,27 @@ def _frames(path: Path) -> Iterator[pl.DataFrame]:
             table = file.read_row_group(number, columns=["split", "text", "language", "metadata"], use_threads=False)
             frame = pl.from_arrow(table)
             assert isinstance(frame, pl.DataFrame)
-            yield frame.select(*_columns())
+            yield frame.select(*_columns(frame["metadata"].cast(pl.String)))
 
 
-def _columns() -> list[pl.Expr]:
+def _columns(known: pl.Series) -> list[pl.Expr]:
+    """Return what is counted; a field that no metadata in `known` has is not looked for row by row, as that takes the time."""
     metadata = pl.col("metadata").cast(pl.String)
-    licence = pl.coalesce(
-        *(_text(metadata.str.json_path_match(f"$.{key}")) for key in LICENCE_KEYS), pl.lit(NOT_STATED)
-    )
-    date = _text(metadata.str.json_path_match("$.date"))
+
+    def field(name: str) -> pl.Expr:
+        if not known.str.contains(f'"{name}"', literal=True).any():
+            return pl.lit(None, pl.String)
+        return _text(metadata.str.json_path_match(f"$.{name}"))
+
+    licence = pl.coalesce(*(field(key) for key in LICENCE_KEYS), pl.lit(NOT_STATED))
+    date = field("date")
     period = pl.coalesce(date.str.extract(_ISO), date.str.extract(_MAIL))
     return [
         pl.col("split").cast(pl.String).alias("splits"),
         pl.col("text").str.len_bytes().cast(pl.Int64).alias("size"),
         _text(pl.col("language").cast(pl.String)).fill_null(NOT_STATED).alias("languages"),
         licence.alias("licences"),
-        _text(metadata.str.json_path_match("$.provenance")).fill_null(NOT_STATED).alias("provenance"),
+        field("provenance").fill_null(NOT_STATED).alias("provenance"),
         pl.when(date.is_null()).then(pl.lit(NOT_STATED)).otherwise(period.fill_null(UNREADABLE)).alias("dates"),
     ]
 

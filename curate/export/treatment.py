@@ -49,7 +49,8 @@ def funnels(facts: Facts) -> Iterator[str]:
         if rows:
             yield from table(["stage", "rule", "kept if", "removed:", "of all read:", "text:"], rows)
         else:
-            yield "Nothing was removed: the recipe has no step for this source."
+            steps = facts.selection.run.steps(source)
+            yield "Nothing was removed" + (": the recipe has no step for this source." if not steps else ".")
             yield ""
     yield "Each removed document counts once, at the first rule that it broke, in the order of the recipe."
 
