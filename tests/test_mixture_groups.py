@@ -211,11 +211,15 @@ def test_another_weighting_touches_no_tokens_and_another_grouping_encodes_nothin
 
 def test_the_streams_are_the_same_whatever_the_workers_and_the_memory(tmp_path):
     path = project(tmp_path)
+    axis = "multiply: [{by: language, factors: {en: 2}, sources: [web]}]"  # beside the quality buckets
+    path.write_text(path.read_text().replace("mixture: {", f"mixture: {{{axis}, "))
     machine.run(path, tmp_path, until="mix", workers=1)
     machine.run(
         path, tmp_path, until="mix", workers=2, memory="300K", output=tmp_path / "other", cache=tmp_path / "cache-2"
     )
     assert machine.contents(tmp_path / "run") == machine.contents(tmp_path / "other")
+    cells = {folder.name for folder in (tmp_path / "run" / "tokens" / "web").iterdir()}
+    assert cells == {f"{bucket}+{language}" for bucket in ("high", "middle", "rest") for language in ("en", "rest")}
 
 
 def test_a_language_is_an_axis_as_well(tmp_path):

@@ -177,6 +177,7 @@ def _check_told(recipe: Path, run: Path, mixture: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.slow  # tests/test_mixture_groups.py has two axes on one and two workers, too
 def test_cells_are_the_same_whatever_the_workers(tmp_path):
     path = project(tmp_path)
     machine.run(path, tmp_path, until="mix")
