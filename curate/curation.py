@@ -46,7 +46,7 @@ VERSIONS = dict.fromkeys(PHASES, 1) | {
     "mix": 3,
     "cluster": 4,
     "choose": 4,
-    "decontaminate": 3,
+    "decontaminate": 4,
 }
 
 
@@ -390,7 +390,9 @@ class Curation:
             shard.signatures = self.key("measure", revision=shard.revision, signatures=own, finals=masks)
             argument = (shard.source.name, shard.finals)
             last.append(
-                LastMeasure("dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures, argument)
+                LastMeasure(
+                    "dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures, argument, ("word_hashes",)
+                )
             )
         lines = lines_measure(self, shard)
         if lines is not None:

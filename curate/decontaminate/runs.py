@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.decontaminate.index import Index, Marks, list_column
+from curate.decontaminate.index import Index, Marks
+from curate.decontaminate.normal_hashes import normal_hashes
+from curate.words import text_arrays
 
 REACH = (
     100  # words of a document between two runs of one place: two long sentences of another text between two of an item
@@ -121,17 +123,21 @@ def overlaps(batch: pa.RecordBatch, index: Index) -> pa.RecordBatch:
     Those that stand alone are left out: five equal words are no trace of an item (see `is_match`).
 
     Args:
-        batch: Has the transient column `word_hashes`; the answer for a row depends on that row alone.
+        batch: Has a column `text`; the answer for a row depends on that row alone.
         index: The loaded index.
     """
-    words, offsets = list_column(batch["word_hashes"])
+    matches = matches_of(*normal_hashes(*text_arrays(batch["text"])), index)
+    return pa.RecordBatch.from_arrays([matches], names=["matches"])
+
+
+def matches_of(words: NDArray[np.uint64], offsets: Ints, index: Index) -> pa.LargeListArray:
+    """Return column `matches` of `overlaps` from the hashes of documents' words."""
     places = find_places(words, offsets, index, index.marks)
     spot, number = places.hits[is_match(places, index)[places.hits[:, 0]]].T
     pairs = np.unique(places.row[spot] * max(1, len(index.hashes)) + number)
     rows, number = np.divmod(pairs, max(1, len(index.hashes)))
-    ends = np.searchsorted(rows, np.arange(batch.num_rows + 1))
-    matches = pa.LargeListArray.from_arrays(pa.array(ends.astype(np.int64)), pa.array(index.hashes[number]))
-    return pa.RecordBatch.from_arrays([matches], names=["matches"])
+    ends = np.searchsorted(rows, np.arange(len(offsets)))
+    return pa.LargeListArray.from_arrays(pa.array(ends.astype(np.int64)), pa.array(index.hashes[number]))
 
 
 def _changes(*columns: Ints) -> Bools:

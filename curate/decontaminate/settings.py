@@ -44,7 +44,7 @@ class Decontaminate(Stage):
             200 characters, about 40 words.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
     decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin")
 

@@ -51,11 +51,13 @@ class LastMeasure:
 
     Attributes:
         name: dedup or decontaminate.
-        stage: Has `apply(batch)`; the batch has `text` and `word_hashes`.
+        stage: Its settings.
         stage_key: Key of the stage.
         key: Result key for the shard at hand.
         schema: Columns that it gives.
-        prepare: Called in the worker with (context, stage); returns the function over a batch.
+        prepare: Called in the worker with (context, stage, argument); returns the function over a batch.
+        argument: For `prepare`.
+        reads: Transient columns of `curate.words` that the batch has beside `text`.
     """
 
     name: str
@@ -65,6 +67,7 @@ class LastMeasure:
     schema: pa.Schema
     prepare: Callable[[TaskContext, Stage, Any], Callable[[pa.RecordBatch], pa.RecordBatch]]
     argument: Any = None
+    reads: tuple[str, ...] = ()
 
 
 def measure_shard(
@@ -100,7 +103,8 @@ def measure_shard(
         rows = 0
         running = [block for block in blocks[:until] if block in wanted or block.step.rewrites]
         read = {name for block in running for name in block.step.reads}
-        prepare_words(read | ({"word_hashes"} if wanted_last else set()))
+        read_last = sorted({name for measure, _ in wanted_last for name in measure.reads})
+        prepare_words(read.union(read_last))
         for block in running:
             block.step.prepare()
         for batch in read_batches(path):
@@ -113,8 +117,7 @@ def measure_shard(
                     batch = replace_text(batch, text)
                 if block in wanted:
                     files[block.key].write(_row_batch(block.step, ids, result, text, failures))
-            if wanted_last:
-                batch = add_words(batch, ("word_hashes",))
+            batch = add_words(batch, read_last)
             for measure, function in wanted_last:
                 call = Call(source, measure.name, measure.stage_key, function, measure.schema)
                 result, _ = guarded(call, batch, ids.to_pylist(), context)

@@ -1,13 +1,11 @@
-"""Hashes of n-grams, and where words stand in their text."""
+"""Hashes of n-grams."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
-from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes, word_spans
-from curate.words import folded_words, hash_word
+from curate.decontaminate.ngrams import BLOCK, at_positions, ngram_hashes
+from curate.words import hash_word
 
 
 def test_ngram_hashes_are_one_for_each_sequence() -> None:
@@ -36,22 +34,3 @@ def test_hashes_are_the_same_at_every_position_and_across_blocks() -> None:
     for at in (0, 1, BLOCK - 13, BLOCK - 1, BLOCK, 2 * BLOCK + 87):
         assert hashes[at] == ngram_hashes(words[at : at + 13], 13)[0]
         assert hashes[at] == at_positions(words, np.array([at]), 13)[0]
-
-
-def test_word_spans_by_hand() -> None:
-    text = "«Ünï» — the 你好。\n\u00adEnd\u00ad-of "
-    #       0 « 2 Ü 4 n 5 ï 7 » 9, 10 — 13, 14 the 17, 18 你 21 好 24 。 27, 28 U+00AD 30 End 33 U+00AD 35 -of 38
-    assert folded_words(text) == ["ünï", "the", "你", "好", "end-of"]
-    assert word_spans(text).tolist() == [[0, 9], [14, 17], [18, 21], [21, 27], [28, 38]]
-
-
-@given(st.text(st.sampled_from("aBß ſİŉ’'\"-._\x00\n\t\u00ad\u200b\u200d\u2028\u3000\ufeff你好のไท。、é\u0301ς1½²🙂")))
-def test_word_spans_hold_their_words(text: str) -> None:
-    spans = word_spans(text)
-    data = text.encode()
-    words = folded_words(text)
-    assert len(spans) == len(words)
-    assert (spans[:, 0] < spans[:, 1]).all()
-    assert (spans[1:, 0] >= spans[:-1, 1]).all()
-    if not text.isascii():  # an ASCII text keeps control characters, as folded_words says
-        assert [folded_words(data[a:b].decode() + "\u00ad") for a, b in spans.tolist()] == [[word] for word in words]
