@@ -248,20 +248,18 @@ def export(
 ) -> None:
     """Write the corpus of a finished run for another trainer, or as a dataset, with a card.
 
-    Token ids, exactly those of the run, each document ended by its end-of-text id:
-
-      megatron   <split>/<source>/00000.bin and .idx: Megatron-LM's indexed dataset; blend.json has the weights of the
-                 mixture for --per-split-data-args-path.
-
-      npy        <split>/<source>/00000.npy: raw ids as OLMo-core maps them; .csv.gz beside it names the documents.
-
-      nanotron   <split>/<source>/00000.ds with .ds.index and .ds.metadata, as datatrove writes them.
-
+    \b
+    Token ids, exactly those of the run, each document ended by its end mark:
+      megatron  <split>/<source>/00000.bin and .idx: Megatron-LM's dataset;
+                blend.json: the mixture, for --per-split-data-args-path
+      npy       <split>/<source>/00000.npy: raw ids as OLMo-core maps them;
+                .csv.gz beside it names the documents
+      nanotron  <split>/<source>/00000.ds, .ds.index, .ds.metadata: as
+                datatrove writes them
     Texts, with id, source, url, language and metadata:
-
-      parquet    <split>/<source>/00000.parquet
-
-      hf         a folder that datasets.load_dataset opens: README.md with its configurations, data/<source>/*.parquet.
+      parquet   <split>/<source>/00000.parquet
+      hf        a folder that datasets.load_dataset opens: README.md with its
+                configurations, data/<source>/*.parquet
 
     The folder appears whole or not at all; the same command after a stop goes on where it stopped. Every shard read is
     held against its manifest, every file written against the run's counts. CARD.md (README.md for hf) is a dataset card:
@@ -270,8 +268,10 @@ def export(
     With --order mixture the files hold the windows of training in its order, repetitions included, so that another trainer
     sees what ours sees.
 
-    Examples: curate export runs/web_code_books --format hf
-    and curate export runs/web_code_books --format npy --split train --source web
+    \b
+    Examples:
+      curate export runs/web_code_books --format hf
+      curate export runs/web_code_books --format npy --split train --source web
     """
     from curate.export.write import export as export_run
 
