@@ -79,7 +79,8 @@ def _opening(facts: Facts) -> list[str]:
 
 def _counts(facts: Facts) -> Iterator[str]:
     if facts.order == "mixture":
-        yield "The files hold windows as training reads them; how often each source is shown stands under *Mixture*."
+        yield "The files hold windows as training reads them; how often each source is shown stands under *Mixture*. Below, the"
+        yield "documents that the windows are drawn from count once each."
         return
     with_tokens = any("tokens" in one for one in facts.written.values())
     rows = []

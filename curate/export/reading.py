@@ -55,12 +55,13 @@ def _windows(format_name: str, window: int) -> list[str]:
         f"them, the last target. So `ids.reshape(-1, {length})` gives a row for each slot, inputs `row[:-1]`, targets `row[1:]`.",
         "A window may begin and end inside of a document.",
     ]
-    if format_name == "megatron":
-        lines.append(
-            "Megatron shuffles what it reads: it keeps the windows (with `add_extra_token_to_sequence=False` and a "
-            f"sequence length of {number(length)}), not their order."
-        )
-    return lines
+    how = {
+        "megatron": "Megatron shuffles what it reads: its GPTDataset keeps the windows whole (with "
+        f"`add_extra_token_to_sequence=False` and `sequence_length={length}`), not their order.",
+        "npy": f"OLMo-core keeps windows and order with `sequence_length={length}` and a data loader with `shuffle=False`.",
+        "nanotron": f"datatrove's dataset keeps windows and order with `seq_len={window}`: it reads one id more.",
+    }
+    return [*lines, how[format_name]]
 
 
 def _snippet(name: str, order: str, ids: Mapping[str, Any]) -> str:
