@@ -275,7 +275,11 @@ def export(
     """
     from curate.export.write import export as export_run
 
-    made = export_run(run, format.value, output=output, sources=source or (), split=split, order=order, quiet=quiet)
+    try:
+        made = export_run(run, format.value, output=output, sources=source or (), split=split, order=order, quiet=quiet)
+    except KeyboardInterrupt:
+        print("curate: interrupted. What is finished stays; export again to go on.", file=sys.stderr)
+        raise typer.Exit(130) from None
     if not quiet:
         what = "windows" if order == "mixture" else "documents"
         ids = f" ({made.tokens:,} token ids)" if made.tokens else ""
@@ -355,8 +359,12 @@ def tokenizer_train(
     """
     from curate.tokenizer_command import fertility_lines, train_by_itself
 
-    asked = {"vocab_size": vocab_size, "model": model and model.value, "sample_bytes": sample}
-    asked["character_coverage"] = character_coverage
+    asked = {
+        "vocab_size": vocab_size,
+        "model": model and model.value,
+        "sample_bytes": sample,
+        "character_coverage": character_coverage,
+    }
     card = train_by_itself(
         inputs,
         output,
