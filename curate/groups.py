@@ -103,6 +103,14 @@ def _table(value: object) -> object:
     return dict(sorted(found.items()))
 
 
+def _columns(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, tuple | list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"by is {value!r}; write a column, or a list of columns: [language, quality_bucket]")
+    return tuple(value)
+
+
 def _by_name(value: object) -> object:
     """Return groups by name: a list of labels means a group for each."""
     if isinstance(value, tuple | list):
@@ -194,11 +202,7 @@ class ByLabel(Settings):
             it out, as are documents below the first step and without a number.
     """
 
-    by: Annotated[
-        tuple[str, ...],
-        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-        Field(min_length=1),
-    ]
+    by: Annotated[tuple[str, ...], BeforeValidator(_columns), Field(min_length=1)]
     groups: Annotated[dict[str, GroupOrAxis], BeforeValidator(_by_name), Field(min_length=1)] | None = None
     weight: Weight | None = None
     weights: Rule | None = None

@@ -145,6 +145,8 @@ def test_a_rule_within_a_source():
         ({"exponent": -0.1}, "from 0 .* to 1"),
         ({"unimax": {"max_epochs": 0}}, "above 0"),
         ({"unimax": {"epochs": 4}}, "epochs"),
+        ({"unimax": 4}, "unimax is 4; write"),
+        ({"web": {"by": 5, "weight": 1, "groups": ("a",)}}, "by is 5; write a column, or a list"),
         ("even", "'even' is no rule; write proportional, unimax"),
     ],
 )

@@ -90,10 +90,16 @@ class UniMaxEpochs(Settings):
     max_epochs: Epochs | None = None
 
 
+def _epochs_of(value: object) -> object:
+    if value is not None and not isinstance(value, Mapping | UniMaxEpochs):
+        raise ValueError(f"unimax is {value!r}; write {{unimax: {{max_epochs: 4}}}}, or unimax alone")
+    return {} if value is None else value
+
+
 class UniMax(Settings):
     """Shares as even as the epochs allow."""
 
-    unimax: UniMaxEpochs
+    unimax: Annotated[UniMaxEpochs, BeforeValidator(_epochs_of)]
 
 
 def kind_of_rule(value: object) -> str | None:

@@ -24,7 +24,7 @@ def tables(mixture: Mapping[str, Any] | None) -> dict[str, Any] | None:
     for name, entry in mixture["sources"].items():
         source, _, cell = name.partition("/")
         cells.setdefault(source, []).append((cell, entry))
-    sources = []
+    sources: list[dict[str, Any]] = []
     for source, found in cells.items():
         divided = [one for one in found if one[0]]
         whole = (mixture.get("by_source") or {}).get(source) if divided else found[0][1]
