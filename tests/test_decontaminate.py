@@ -116,6 +116,8 @@ class Run:
         ({"max_clusters": 0}, "greater than or equal to 1"),
         ({"margin": -1}, "greater than or equal to 0"),
         ({"action": "remove"}, "'drop', 'cut' or 'flag'"),
+        ({"answers": "alone"}, "'together' or 'apart'"),
+        ({"min_words": 0}, "greater than or equal to 1"),
         ({"min_ngram": 14}, "more than ngram"),
         ({"n": 13}, "Extra inputs"),
     ],

@@ -96,13 +96,19 @@ def _document(row: Mapping[str, Any], text: str | None) -> list[list[Any]]:
     return marked(data, [(start, start + len(wanted))])
 
 
-def leak_lines(row: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield lines for a terminal on one row of contamination.parquet: item, score, spans, both texts."""
+def leak_lines(row: Mapping[str, Any], indent: str, lead: str = "") -> Iterator[str]:
+    """Yield lines for a terminal on one row of contamination.parquet: item, score, spans, both texts.
+
+    Args:
+        row: The row.
+        indent: Before each line.
+        lead: What the first line begins with.
+    """
     spans = row["spans"]
     where = ", ".join(f"{number(span['start'])} to {number(span['end'])}" for span in spans[:MAX_SPANS])
     more = f" and {number(len(spans) - MAX_SPANS)} more" if len(spans) > MAX_SPANS else ""
     yield (
-        f"{indent}{one_line(row['benchmark'])}, item {one_line(row['item'])}: overlap {number(row['overlap'])}, "
+        f"{indent}{lead}{one_line(row['benchmark'])}, item {one_line(row['item'])}: overlap {number(row['overlap'])}, "
         f"{number(row['words'])} words of {one_line(row['field'])}, bytes {where}{more}"
     )
     yield f"{indent}  item │ {one_line(row['item_text'])}"

@@ -150,7 +150,7 @@ def inspect_lines(rows: Iterable[InspectRow], characters: int = SHOWN_CHARACTERS
         if row.also_fired:
             yield "   also fired: " + ", ".join(one_line(name) for name in row.also_fired)
         for leak in row.contamination[:MAX_ITEMS]:
-            yield from leak_lines(leak, "   holds ")
+            yield from leak_lines(leak, "   ", "holds ")
         if len(row.contamination) > MAX_ITEMS:
             yield f"   and {number(len(row.contamination) - MAX_ITEMS)} more benchmark items"
         yield from _text_lines(row.text, characters)

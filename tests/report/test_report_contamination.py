@@ -104,4 +104,5 @@ def test_inspect_shows_the_items_of_removed_documents(run_folder: Path) -> None:
     assert [len(row.contamination) for row in rows] == [1, 1]
     lines = list(inspect_lines(rows))
     assert sum(line.startswith("   holds <i>mbpp</i>, item task-") for line in lines) == 2
+    assert sum(line.startswith("     item │ Write <b>this</b>: ") for line in lines) == 2
     assert not any(row.contamination for row in inspect(run_folder, stage="kept", sample=5))
