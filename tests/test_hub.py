@@ -143,3 +143,33 @@ def test_files_by_a_pattern(hub, tmp_path):
 def test_a_repository_that_is_not_there(hub, tmp_path):
     with pytest.raises(AssertionError, match="cannot be listed"):
         read(hub, tmp_path, "hf://datasets/someone/else")
+
+
+def test_benchmarks_of_the_hub(hub, tmp_path):
+    (tmp_path / "a.txt").write_text("Held out, and nothing else.")
+    benchmarks = [{"path": ADDRESS, "config": "en"}, {"path": ADDRESS, "split": "train", "name": "trained on"}]
+    recipe = {
+        "sources": {"a": {"read": {"kind": "files", "paths": "a.txt"}}},
+        "decontaminate": {"benchmarks": benchmarks, "action": "flag"},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    environment = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "home")}
+    environment |= {"HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
+    options = ("--output", tmp_path / "run", "--cache", tmp_path / "cache", "--quiet", "--until", "decontaminate")
+    done = machine.command("run", tmp_path / "recipe.yaml", *options, environment=environment)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    found = manifest["decontamination"]["benchmarks"]
+    assert {name: one["files"] for name, one in found.items()} == {
+        "letters": {"en/test-00000-of-00001.parquet": 1},  # what models are tested on, unless the recipe says otherwise
+        "trained on": {
+            "en/train-00000-of-00002.parquet": 2,
+            "en/train-00001-of-00002.parquet": 1,
+            "pt/train-00000-of-00001.parquet": 1,
+        },
+    }
+    assert found["letters"]["passed_over"] == {
+        "neither Parquet, Arrow nor JSON Lines": 2,
+        "of another config": 1,
+        "of split train": 2,
+    }
