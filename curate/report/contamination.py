@@ -65,6 +65,23 @@ def _benchmark(asked: Mapping[str, Any], found: Mapping[str, Any] | None) -> dic
         "reasons": [{"reason": reason, "items": count} for reason, count in reasons.most_common(MAX_REASONS)],
         "untested": untested[:MAX_PHRASES],
         "template_phrases": list(asked.get("template_phrases") or ())[:MAX_PHRASES],
+        **_reading(asked),
+    }
+
+
+def _reading(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a benchmark's files were read: by which mapping, what each field was taken for, what is left out and why."""
+    reasons: dict[str, list[str]] = {}
+    for field, reason in (asked.get("left_out") or {}).items():
+        reasons.setdefault(str(reason), []).append(str(field))
+    return {
+        "mapping": asked.get("mapping"),
+        "mapping_by": asked.get("mapping_by"),
+        "fields": asked.get("fields") or {},
+        "left_out": reasons,
+        "unfit": asked.get("unfit") or {},
+        "repeated_items": asked.get("repeated_items") or 0,
+        "passed_over": asked.get("passed_over") or {},
     }
 
 

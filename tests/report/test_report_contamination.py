@@ -47,7 +47,10 @@ def test_contamination_of_a_run(run_folder: Path) -> None:
     assert (mbpp["items"], mbpp["tested"], mbpp["found"], mbpp["whole"], mbpp["documents"]) == (60, 59, 3, 0, 3)
     assert (mbpp["share"], mbpp["highest_overlap"], mbpp["num_untested"]) == (0.05, 0.875, 1)
     assert mbpp["reasons"] == [{"reason": "fewer than 8 words", "items": 1}]
+    assert mbpp["left_out"] == {"the item's id": ["task_id"], "a label by its name": ["a", "b"]}
+    assert (mbpp["mapping"], mbpp["mapping_by"], mbpp["fields"]["code"]) == ("mbpp", "recognised", {"answer": 60})
     assert (piqa["items"], piqa["found"], piqa["highest_overlap"]) == (100, 0, None)
+    assert (piqa["mapping"], piqa["fields"], piqa["left_out"]) == (None, {}, {})  # a run of before
     assert len(found["worst"]) == 3
     for row in found["worst"]:
         (before, shared, *_), (label, same) = row["here"]["runs"], row["there"]["runs"]
