@@ -228,9 +228,9 @@ class Curation:
         self._removals("extract", [{"bytes": {}, **self.entry(shard.extracted).counts} for shard in self.shards])
         self.account.warn_unreadable()
         self._unlisted()
-        for name, ledger in self.account.ledgers.items():
-            if not ledger.read:
-                self.account.warnings.append(f"{name}: its files hold no record at all.")
+        for source in self.recipe.sources:  # those of token files are read later
+            if not self.account.ledgers[source.name].read:
+                self.account.warnings.append(f"{source.name}: its files hold no record at all.")
         for warning in self.account.warnings[:_SHOWN]:
             self.progress.note(f"  note: {warning}")
         if len(self.account.warnings) > _SHOWN:

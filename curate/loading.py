@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from curate.classify.settings import Classifier
+from curate.decontaminate.canaries import STREAM
 from curate.decontaminate.settings import Decontaminate
 from curate.dedup.kinds import Semantic
 from curate.dedup.settings import Dedup, Keep, Validation
@@ -514,6 +515,14 @@ class _Loader:
         for name in classifier.named() if classifier is not None else ():
             if name not in [source.name for source in sources]:
                 self.problem(("classifier",), f"names '{name}', which is no source of texts{nearest(name, names)}")
+        decontaminate = sections["decontaminate"]
+        if decontaminate is not None and decontaminate.canaries is not None:
+            place = ("decontaminate", "canaries")
+            if "mixture" not in self.tree.value:
+                message = "go into training, so they need `mixture`, such as mixture: {weights: {web: 1}, tokens: 1M}."
+                self.problem(place, message)
+            if STREAM in names:
+                self.problem(place, f"need a stream named '{STREAM}', and a source has that name. Rename the source.")
         if mixture is not None and "tokenizer" not in self.tree.value:
             self.problem(
                 ("mixture",),

@@ -18,12 +18,14 @@ from typing import Any
 
 from curate.cache import key_of, sha256_file, stage_key, write_json
 from curate.curation import Curation, Shard
+from curate.decontaminate.canaries import STREAM
 from curate.errors import CurateError, Problem, RecipeError, StageError
 from curate.groups import CLUSTER_SIZE
 from curate.plan import Task
 from curate.recipe import Train
 from curate.tokenizer_inputs import find_tokenizer
 
+CANARIES_FILE = "canaries.parquet"
 _SAVED = 85  # the trainer saved and wants to be started again
 _REPORT_SECONDS = 15.0
 
@@ -47,9 +49,10 @@ def check_trainer(settings: Train, scratch: Path) -> None:
         raise RecipeError(tuple(Problem("train", line) for line in lines))
 
 
-def trainer_config(settings: Train, seed: int) -> dict[str, Any]:
+def trainer_config(settings: Train, seed: int, *, answers: bool = False) -> dict[str, Any]:
     """Return config.json of one training run; its paths are relative to its folder in the run folder."""
     return {
+        **({"answers": f"../../{CANARIES_FILE}"} if answers else {}),
         "preset": settings.preset,
         "seed": seed,
         "tokens": "../../tokens",
@@ -72,6 +75,7 @@ class Training:
         self.tokenizer_sha256 = ""
         self.encoded: dict[str, list[str]] = {name: [] for name in self.recipe.names()}  # source -> keys, in order
         self.arranged: dict[str, str] = {}  # source -> result key
+        self.planted = ""  # result key of the canaries, or empty
         self.exit_code = 0
 
     # -- encode --
@@ -93,8 +97,9 @@ class Training:
             arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.settings)
             tasks.append(Task("encode", shard.source.name, shard.name, (shard.encoded,), encode_shard, arguments))
             self.encoded[shard.source.name].append(shard.encoded)
-        run.perform("encode", tasks + self._token_files())
+        run.perform("encode", tasks + self._token_files() + self._canaries())
         self._count_token_files()
+        self._count_canaries()
         run.account.unchanged("encode")
         run.account.facts["tokenizer"] = card | {"fertility": self._fertility()}
         tokens = sum(run.entry(key).counts["tokens"] for keys in self.encoded.values() for key in keys)
@@ -156,6 +161,49 @@ class Training:
                 text = f"{source.name} holds tokens: it has no part in {', '.join(compared)}."
                 run.account.warnings.append(text)
                 run.progress.note(f"  note: {text}")
+
+    def _canaries(self) -> list[Task]:
+        """Return the task that plants canaries, if the recipe asks for them."""
+        decontaminate = self.recipe.decontaminate
+        if decontaminate is None or decontaminate.canaries is None:
+            return []
+        from curate.phases.canaries import plant
+        from curate.tasks.benchmarks import benchmark_inputs
+
+        run, settings, seed, window = self.curation, decontaminate.canaries, self.recipe.seed, self.recipe.window()
+        benchmarks = benchmark_inputs(self.recipe, run.cache)
+        self.planted = run.key(
+            "encode",
+            canaries=settings,
+            benchmarks=[benchmark.identity() for benchmark in benchmarks],
+            tokenizer=self.tokenizer_sha256,
+            stage=stage_key(self.settings),
+            window=window,
+            seed=seed,
+        )
+        if settings.copies:
+            self.encoded[STREAM] = [self.planted]
+        arguments = (self.planted, settings, benchmarks, self.tokenizer, self.settings, window, seed)
+        return [Task("encode", "", STREAM, (self.planted,), plant, arguments)]
+
+    def _count_canaries(self) -> None:
+        """Say what was planted: an account of its own, as nothing of it was read."""
+        if not self.planted:
+            return
+        run = self.curation
+        run.publish(self.planted, CANARIES_FILE, CANARIES_FILE)
+        facts = {name: count for name, count in run.entry(self.planted).counts.items() if name != "ledger"}
+        run.account.facts["canaries"] = facts
+        if not facts["documents"]:
+            return
+        items = sum(one["leaked"] for one in facts["benchmarks"].values())
+        text = (
+            f"LEAKED ON PURPOSE: {items:,} benchmark items stand in the training data as {facts['documents']:,} documents "
+            f"of {facts['tokens']:,} tokens (decontaminate.canaries, {CANARIES_FILE}). This run measures memorisation: "
+            "its scores on these benchmarks are worth nothing."
+        )
+        run.account.warnings.append(text)
+        run.progress.note(f"  note: {text}")
 
     def _skip(self, phase: str) -> str:
         self.curation.account.unchanged(phase)
@@ -221,8 +269,9 @@ class Training:
         tasks = []
         for name, encoded in self.encoded.items():
             known: dict[str, Any] = {"encoded": encoded, "tokenizer": self.tokenizer_sha256, "seed": self.recipe.seed}
-            known |= {"order": order} if order != "shuffled" else {}
-            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.settings, self.recipe.seed, order)
+            stands = "input" if name == STREAM else order  # canaries stand in rounds
+            known |= {"order": stands} if stands != "shuffled" else {}
+            arguments: tuple[Any, ...] = (encoded, self.tokenizer, self.settings, self.recipe.seed, stands)
             if name not in groups:
                 key = self.arranged[name] = run.key("arrange", **known)
                 tasks.append(Task("arrange", name, "", (key,), arrange_source, (key, name, *arguments)))
@@ -287,10 +336,15 @@ class Training:
         if settings is None:
             return self._skip("mix")
         from curate.mix.plan import plan_mixture
+        from curate.mix.planted import with_planted
 
         run = self.curation
         window = self.recipe.window()
-        mixture = plan_mixture(settings, self._tokens("train"), window=window, seed=self.recipe.seed)
+        available = self._tokens("train")
+        planted = available.pop(STREAM, None)
+        mixture = plan_mixture(settings, available, window=window, seed=self.recipe.seed)
+        if planted is not None:
+            mixture = with_planted(mixture, STREAM, planted)
         run.write("mixture.json", mixture)
         run.account.phase("mix").keys.append(run.key("mix", mixture=mixture))
         run.account.unchanged("mix")
@@ -313,7 +367,7 @@ class Training:
         waiting: deque[tuple[int, Path]] = deque()
         for seed in settings.seeds:
             folder = run.output / "train" / str(seed)
-            config = trainer_config(settings, seed)
+            config = trainer_config(settings, seed, answers=bool(self.planted))
             keys.append(key_of(config=config, data=data))
             self._prepare(folder, config, keys[-1], data)
             waiting.append((seed, folder))
@@ -339,7 +393,8 @@ class Training:
         if self.recipe.mixture is None:
             return None
         tokens = {name: sha256_file(output / "tokens" / name / "manifest.json") for name in self.arranged}
-        return key_of(tokens=tokens, mixture=sha256_file(output / "mixture.json"))
+        answers = {CANARIES_FILE: sha256_file(output / CANARIES_FILE)} if self.planted else {}
+        return key_of(tokens=tokens | answers, mixture=sha256_file(output / "mixture.json"))
 
     def _clear_stale(self) -> None:
         """Remove training runs that read other data than this run wrote: the report would show them as its own."""

@@ -471,9 +471,9 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "decontaminate": "curate.phases.decontaminate",
     "choose": ("curate.phases.choose", "curate.phases.semantic"),
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),
-    "encode": "curate.phases.token_files",  # and, as it imports it, curate.phases.tokens
+    "encode": ("curate.phases.token_files", "curate.phases.canaries"),  # and, as they import it, curate.phases.tokens
     "arrange": "curate.phases.tokens",
-    "mix": ("curate.mix.plan", "curate.mix.weights", "curate.mix.shares"),
+    "mix": ("curate.mix.plan", "curate.mix.weights", "curate.mix.shares", "curate.mix.planted"),
 }
 _SHAPES_RESULTS = ("phases", "text", *FAMILIES)  # the machine moves bytes, but for pipeline.py, which applies the rules
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from curate.decontaminate.canaries import Canaries
 from curate.decontaminate.sources import BenchmarkSource
 from curate.stage import Stage
 
@@ -42,11 +43,12 @@ class Decontaminate(Stage):
         action: `drop` removes the document, `cut` removes the matched spans with `margin`, `flag` only reports.
         margin: Words cut on each side of a matched span, as the answer stands beside the question. Brown et al. cut
             200 characters, about 40 words.
+        canaries: Benchmark items to leak on purpose, to measure what a leak does; for one variant of an ablation.
     """
 
     version: ClassVar[int] = 5
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
-    decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin")
+    decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin", "canaries")
 
     benchmarks: Annotated[tuple[str | BenchmarkSource, ...], Field(min_length=1)]
     ngram: Annotated[int, Field(ge=2, le=64)] = 13
@@ -58,6 +60,7 @@ class Decontaminate(Stage):
     max_items: Annotated[int, Field(ge=2)] = 20
     action: Literal["drop", "cut", "flag"] = "drop"
     margin: Annotated[int, Field(ge=0)] = 40
+    canaries: Canaries | None = None
 
     @property
     def sources(self) -> tuple[BenchmarkSource, ...]:
