@@ -15,7 +15,7 @@ from curate.decontaminate.canaries import STREAM, Canaries, Canary, candidates, 
 from curate.decontaminate.items import Item, read_benchmark
 from curate.errors import InputError, StageError
 from curate.inputs import fetch
-from curate.phases.decontaminate import BenchmarkInputs
+from curate.phases.benchmark_files import BenchmarkInputs
 from curate.phases.tokens import open_tokenizer
 from curate.pipeline import ParquetFile
 from curate.plan import TaskContext
