@@ -92,7 +92,7 @@ def fertility_lines(fertility: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
     """Yield a table of what was counted, a line for each source and language."""
     from curate.report.fertility import ratios
 
-    rows = [("source", "language", *_COLUMNS)]
+    rows: list[tuple[str, ...]] = [("source", "language", *_COLUMNS)]
     for source, languages in fertility.items():
         for language, counts in languages.items():
             found = ratios(counts)
@@ -124,9 +124,9 @@ def _recipe_of(paths: Sequence[str], text: str, folder: Path) -> Path:
         if kind != "files":
             read["text"] = text
         sources[kind] = {"read": read}
-    path = folder / "recipe.yaml"
-    write_json(path, {"name": "tokenizer", "sources": sources})  # JSON is YAML, too
-    return path
+    recipe = folder / "recipe.yaml"
+    write_json(recipe, {"name": "tokenizer", "sources": sources})  # JSON is YAML, too
+    return recipe
 
 
 def _wanted(

@@ -11,8 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.errors import InputError
-from curate.tokens.encoding.model_file import UNIGRAM, read_model
-from curate.tokens.sentencepiece_scores import cut_place, longest_part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     Ids = npt.NDArray[np.unsignedinteger[Any]]
 
-_SHORT = 1 << 14  # characters: no model's scores are so low that the sum of such a text is not exact
 _SPACE_MARK = "\u2581"  # how sentencepiece writes a space: as a character of a text, it would come back as a space
 
 
@@ -121,8 +118,8 @@ class SentencePieceTokenizer:
         dtype = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
         encoded = self._processor.encode([text.encode() for text in texts], num_threads=1)
         for row, text in enumerate(texts):
-            if self.lossless and (_SPACE_MARK in text or self._is_long(text)):
-                encoded[row] = self._encode_parts(text)
+            if self.lossless and _SPACE_MARK in text:
+                encoded[row] = self._encode_around_space_marks(text)
         return [np.array(ids, dtype) for ids in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -139,26 +136,13 @@ class SentencePieceTokenizer:
 
         return np.array([len(piece) for piece in self._pieces], np.int64)
 
-    def _encode_parts(self, text: str) -> list[int]:
-        """Encode a text that sentencepiece cannot as a whole: its own sign for a space, or more than its sums are exact for."""
-        ids: list[int] = []
-        for number, part in enumerate(text.split(_SPACE_MARK)):
-            ids += self._space_mark_ids if number else []
-            start = 0
-            while start < len(part):
-                end = len(part) if self._longest is None else cut_place(part, start, self._longest)
-                ids += self._processor.encode(part[start:end])
-                start = end
+    def _encode_around_space_marks(self, text: str) -> list[int]:
+        parts = text.split(_SPACE_MARK)
+        ids: list[int] = list(self._processor.encode(parts[0]))
+        for part in parts[1:]:
+            ids += self._space_mark_ids
+            ids += self._processor.encode(part)
         return ids
-
-    def _is_long(self, text: str) -> bool:
-        return len(text) > _SHORT and self._longest is not None and len(text) > self._longest
-
-    @cached_property
-    def _longest(self) -> int | None:
-        """Characters that are encoded at once, or None for no limit."""
-        model = read_model(self.model)
-        return longest_part(model) if model.algorithm == UNIGRAM else None
 
     def _bytes_of(self, ids: Iterable[int]) -> bytes:
         pieces = self._pieces

@@ -1,22 +1,19 @@
 """Scores of a unigram model on a grid, so that sums of them are exact and the best path is the same everywhere.
 
-sentencepiece adds the scores of a path in float32 from the start of the text on. A word's best path then depends on how much
-text stands before it, and no other program gives the same ids. Scores that are multiples of 1/16 (a factor of 1.03 at most in
-probability) have exact sums up to 2**20, that of some 400,000 characters of prose; longer texts are encoded in parts, cut
-where no piece can reach across (`SentencePieceTokenizer`).
+sentencepiece adds the scores of a path in float32 from the start of the text on; where they pass -1e5 it begins again from 0. In
+the last bit, a word's best path then depends on all text before it, and no other program gives the same ids. Scores that are
+multiples of 1/16 (a factor of 1.03 at most in probability) have exact sums up to 2**20: a word has the same best path wherever it
+stands, and in whatever precision scores are added.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from curate.tokens.encoding.model_file import NORMAL, SentencePieceModel, read_fields
+from curate.tokens.encoding.model_file import NORMAL, read_fields
 
 _STEP = 1 / 16
-_EXACT = float(1 << 20)  # float32 has 24 bits: sums of multiples of 1/16 are exact below this
-_UNKNOWN_PENALTY = 10.0  # sentencepiece's score of a character without a piece: so much below the lowest
-_LONGEST_PART = 1 << 15  # characters
 
 
 def with_grid_scores(model: bytes, pieces: Collection[str]) -> bytes:
@@ -41,40 +38,9 @@ def with_grid_scores(model: bytes, pieces: Collection[str]) -> bytes:
     return bytes(out)
 
 
-def longest_part(model: SentencePieceModel) -> int | None:
-    """Return how many characters of a text sentencepiece can encode with exact sums, or None if scores are on no grid.
-
-    None too if a piece reaches from another character into a space, or from or into a line break.
-    """
-    normal = [
-        (piece.decode(), score)
-        for piece, score, kind in zip(model.pieces, model.scores, model.kinds, strict=True)
-        if kind == NORMAL
-    ]
-    if not all(score == _rounded(score) for _, score in normal):
-        return None
-    if any("\u2581" in text.lstrip("\u2581") or ("\n" in text and text.strip("\n")) for text, _ in normal):
-        return None
-    worst = _UNKNOWN_PENALTY - min(score for _, score in normal)
-    return min(_LONGEST_PART, int(_EXACT / worst))
-
-
-def cut_place(text: str, start: int, longest: int) -> int:
-    """Return where the part of a text that begins at `start` ends: at a place that no piece reaches across, if there is one.
-
-    That is before a run of spaces, or between a line break and another character.
-    """
-    end = start + longest
-    if len(text) <= end:
-        return len(text)
-    place = text.rfind(" ", start + 1, end + 1)
-    while place > start and text[place - 1] == " ":
-        place = text.rfind(" ", start + 1, place)
-    line = text.rfind("\n", start, end) + 1
-    while line > start and text[line] == "\n":
-        line = text.rfind("\n", start, line - 1) + 1
-    best = max(place, line)
-    return best if best > start else end
+def is_on_grid(scores: Iterable[float]) -> bool:
+    """Return whether sums of the scores are exact, whatever their order."""
+    return all(score == _rounded(score) for score in scores)
 
 
 def _piece(fields: dict[int, int | bytes], defined: Collection[bytes], highest: float) -> bytes:

@@ -37,6 +37,7 @@ from curate.tokens.encoding.model_file import (
     SentencePieceModel,
     read_model,
 )
+from curate.tokens.sentencepiece_scores import is_on_grid
 from curate.tokens.tokenizer import Tokenizer
 
 _HIDDEN_SCORE = -1e6  # of unigram pieces that no text may become
@@ -162,6 +163,9 @@ def _refuse(model: SentencePieceModel) -> None:
         raise TransformersError("it has no byte fallback: what it has no piece for is lost")
     if UNUSED in model.kinds:
         raise TransformersError("it has unused pieces")
+    normal = (score for score, kind in zip(model.scores, model.kinds, strict=True) if kind == NORMAL)
+    if model.algorithm == UNIGRAM and not is_on_grid(normal):
+        raise TransformersError("sums of its scores are not exact: sentencepiece adds them up in another precision")
     if USER_DEFINED in model.kinds and model.algorithm == UNIGRAM:
         raise TransformersError("it is a unigram model with user-defined pieces, whose scores depend on their length")
 
