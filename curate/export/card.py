@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from curate.export.facts import Facts
 from curate.export.gaps import gaps
 from curate.export.markdown import code, fenced, table, text
+from curate.export.selection import canaries_of
 from curate.export.survey import NOT_STATED, OTHERS, UNREADABLE
 from curate.export.treatment import benchmarks, duplicates, funnels, mixture, personal, texts, tokenizer
 from curate.report.display import num_bytes, number, share
@@ -212,7 +213,7 @@ def _made(facts: Facts) -> Iterator[str]:
     export += f" --order {facts.order}" if facts.order != "arranged" else ""
     chosen = facts.selection
     export += f" --split {chosen.splits[0]}" if len(chosen.splits) == 1 and facts.order == "arranged" else ""
-    everything = len(chosen.sources) == len(chosen.run.sources)
+    everything = not set(chosen.run.sources) - {*chosen.sources, canaries_of(chosen.run)}
     export += "" if everything else "".join(f" --source {source}" for source in chosen.sources)
     yield from fenced(f"{command}\n{export}", "bash")
     yield "`recipe.yaml` is the recipe with all defaults filled in; its relative paths start at the folder of the recipe that was"

@@ -7,6 +7,7 @@ from typing import Any
 
 from curate.export.facts import Facts
 from curate.export.markdown import code, text
+from curate.export.selection import canaries_of
 from curate.export.survey import NOT_STATED
 from curate.report.display import number, share
 
@@ -30,8 +31,14 @@ def _reading(facts: Facts) -> Iterator[str]:
         yield f"Only the first {number(report['limit'])} documents of each source were read."
     if report.get("sample"):
         yield f"Only a sample of {share(report['sample'], 1)} of the documents was read."
-    if len(selection.sources) < len(selection.run.sources):
-        others = [name for name in selection.run.sources if name not in selection.sources]
+    canaries = canaries_of(selection.run)
+    if canaries is not None and (facts.order == "mixture" or canaries in selection.sources):
+        yield (
+            "**These ids hold benchmark items that were leaked on purpose** (canaries), to measure what leaks do: no model "
+            "trained on them may be judged by those benchmarks."
+        )
+    others = [name for name in selection.run.sources if name not in (*selection.sources, canaries)]
+    if others:
         yield f"The run has further sources, which this export leaves out: {', '.join(map(code, others))}."
     if report.get("reproducible") is False:
         count = len(report.get("quarantine") or ())
@@ -46,7 +53,7 @@ def _reading(facts: Facts) -> Iterator[str]:
     for source, count in lost.items():
         if count:
             yield f"{_count(count, 'record')} of {code(source)} could not be read."
-    texts = [name for name in selection.sources if name not in facts.surveys]
+    texts = [name for name in selection.sources if name not in (*facts.surveys, canaries)]
     if texts:
         yield (
             f"{', '.join(map(code, texts))} came as token files: nothing is known about the documents, and no step of the "

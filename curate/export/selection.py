@@ -13,6 +13,7 @@ from curate.errors import InputError, UsageError
 from curate.report.run import RunFolder
 from curate.tokens.shard import TokenSource
 
+CANARIES = "canaries"  # the stream of tokens that the phase encode plants
 SPLITS = ("train", "validation")
 AGAIN = "Run the recipe again, or restore the file from where it was written."
 
@@ -20,6 +21,9 @@ AGAIN = "Run the recipe again, or restore the file from where it was written."
 @dataclass(frozen=True)
 class Selection:
     """The part of a run that an export holds.
+
+    Canaries, benchmark items that a recipe leaks into training on purpose, are no source: they are exported where they are
+    asked for by name, or with the order of training.
 
     Attributes:
         run: The run folder.
@@ -39,6 +43,7 @@ class Selection:
             UsageError: If there is no such run, it is not finished, or has no such source.
         """
         run = RunFolder.open(path)
+        canaries = canaries_of(run)
         again = "Run its recipe again: what is finished stays."
         if not (path / "manifest.json").is_file():
             raise UsageError(
@@ -52,7 +57,7 @@ class Selection:
         unknown = [name for name in sources if name not in collected]
         if unknown:
             raise UsageError(f"--source {unknown[0]}: the run has no such source. It has: {', '.join(collected)}.")
-        chosen = tuple(name for name in collected if not sources or name in sources)
+        chosen = tuple(name for name in collected if (name in sources if sources else name != canaries))
         return cls(run, chosen, SPLITS if split is None else (split,))
 
     @cached_property
@@ -89,6 +94,11 @@ class Selection:
             for path in self.documents(source)
         }
         return {"digests": digests, "sizes": sizes}
+
+
+def canaries_of(run: RunFolder) -> str | None:
+    """Return the name of the stream of a run's canaries, or None if none were leaked."""
+    return CANARIES if run.manifest.get("canaries") and _has_tokens(run, CANARIES) else None
 
 
 def _has_documents(run: RunFolder, source: str) -> bool:

@@ -122,8 +122,9 @@ def benchmarks(facts: Facts) -> Iterator[str]:
         return
     action = {"drop": "removed", "cut": "kept without the matching span", "flag": "kept and listed"}
     yield (
-        f"Documents that hold at least {share(settings.get('threshold'), 1)} of the {settings.get('ngram')}-word sequences of a "
-        f"benchmark item (shorter ones for short items) were {action.get(str(settings.get('action')), 'treated')}."
+        f"Documents that share runs of words (n-grams of {settings.get('min_ngram')} to {settings.get('ngram')} words, by the "
+        f"length of the item) with at least {share(settings.get('threshold'), 1)} of a benchmark item were "
+        f"{action.get(str(settings.get('action')), 'treated')}."
     )
     yield ""
     found = (facts.report.get("contamination") or {}).get("benchmarks", {})

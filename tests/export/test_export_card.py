@@ -109,6 +109,25 @@ def test_of_a_part_of_a_run(run_folder: Path, tmp_path: Path) -> None:
     assert "| `books` | validation |" not in card
 
 
+def test_canaries_are_no_part_of_a_corpus(run_copy: Path, tmp_path: Path) -> None:
+    """A stream beside the sources, as `decontaminate.canaries` plants it: only who names it has it, and the card warns."""
+    shutil.copytree(run_copy / "tokens/more", run_copy / "tokens/canaries")
+    manifest = json.loads((run_copy / "manifest.json").read_text())
+    (run_copy / "manifest.json").write_text(json.dumps(manifest | {"canaries": {"documents": 1}}))
+    export(run_copy, "npy", output=tmp_path / "a", quiet=True)
+    assert not (tmp_path / "a/train/canaries").exists()
+    card = (tmp_path / "a/CARD.md").read_text()
+    assert "leaked on purpose" not in card
+    assert "leaves out" not in card
+    assert "--format npy\n" in card
+    export(run_copy, "npy", output=tmp_path / "b", sources=["web", "canaries"], quiet=True)
+    assert (tmp_path / "b/train/canaries/00000.npy").is_file()
+    for name, options in (("b", {}), ("c", {"order": "mixture"})):
+        if options:
+            export(run_copy, "npy", output=tmp_path / name, quiet=True, **options)
+        assert "hold benchmark items that were leaked on purpose" in (tmp_path / name / "CARD.md").read_text()
+
+
 def test_a_run_that_ended_early(run_copy: Path, tmp_path: Path) -> None:
     """What `--until collect` leaves: no tokens, no mixture, no report."""
     for name in ("tokens", "tokenizer"):
