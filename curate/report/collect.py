@@ -78,6 +78,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "tokens": {stream: entry for stream in run.streams if (entry := tokens(run, stream))},
         "mixture": run.json("mixture.json") or None,
         "training": training(run),
+        "canaries": dict(manifest.get("canaries") or {}),
         "stages": dict(manifest.get("stages", {})),
         "inputs": {source: inputs(entry) for source, entry in manifest.get("inputs", {}).items()},
         "libraries": dict(sorted(manifest.get("libraries", {}).items())),

@@ -40,6 +40,9 @@ def training(run: RunFolder) -> dict[str, Any] | None:
         "smoothing": window,
         "model": _model(run.json(f"train/{next(iter(losses))}/summary.json")),
         "seeds": [_seed(seed, losses[seed], smoothed.get(seed, [])) for seed in losses],
+        "answers": {
+            seed: answers for seed in losses if (answers := run.json(f"train/{seed}/summary.json").get("answers"))
+        },
         "band": thin(band({seed: {int(point[0]): point[2] for point in points} for seed, points in smoothed.items()})),
         "validation": {
             source: _validation(seeds)
