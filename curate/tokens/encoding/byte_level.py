@@ -150,7 +150,7 @@ def _plain(piece: str) -> bytes | None:
 
 def _whole_pieces(tables: Tables, ids: Mapping[bytes, int]) -> dict[bytes, int]:
     """Return the pieces that their bytes merge to: looked up, not merged, where they are a whole part of a text."""
-    data = np.frombuffer(b"".join(ids), np.uint8)
+    data = np.frombuffer(b"".join(ids), np.uint8).copy()  # read-only is another type, compiled anew
     bounds = np.zeros(len(ids) + 1, np.int64)
     np.cumsum([len(piece) for piece in ids], out=bounds[1:])
     merged = np.zeros(len(ids), np.int64)

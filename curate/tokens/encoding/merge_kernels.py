@@ -159,33 +159,42 @@ def merge_short(symbols: Uint64s, values: Uint64s, count: int, pairs: Uint64s, s
         shift: See `find_pair`.
     """
     size = np.uint64(count)
+    best, at = NONE, _0
     place = _0
     while place + _1 < size:
-        values[place] = find_pair(pairs, shift, symbols[place], symbols[place + _1])
+        value = find_pair(pairs, shift, symbols[place], symbols[place + _1])
+        values[place] = value
+        if value < best:
+            best, at = value, place
         place += _1
-    while size > _1:
-        best, at = NONE, _0
-        last = size - _1
+    while best != NONE:
+        merged = best & _LOW
+        symbols[at] = merged
+        if at > _0:
+            values[at - _1] = find_pair(pairs, shift, symbols[at - _1], merged)
+        after = find_pair(pairs, shift, merged, symbols[at + _2]) if at + _2 < size else NONE
+        # The pairs behind move up, and the next of the lowest rank is looked for on the way.
+        size -= _1
+        merge_at, best = at, NONE
         place = _0
-        while place < last:
+        while place < merge_at:
             value = values[place]
             if value < best:
                 best, at = value, place
             place += _1
-        if best == NONE:
-            break
-        merged = best & _LOW
-        symbols[at] = merged
-        size = last
-        place = at + _1
-        while place < size:
+        values[place] = after
+        if after < best:
+            best, at = after, place
+        place += _1
+        while place + _1 < size:
             symbols[place] = symbols[place + _1]
-            values[place] = values[place + _1]
+            value = values[place + _1]
+            values[place] = value
+            if value < best:
+                best, at = value, place
             place += _1
-        if at + _1 < size:
-            values[at] = find_pair(pairs, shift, merged, symbols[at + _1])
-        if at > _0:
-            values[at - _1] = find_pair(pairs, shift, symbols[at - _1], merged)
+        if place < size:
+            symbols[place] = symbols[place + _1]
     return signed(size)
 
 

@@ -7,12 +7,15 @@ what the library's own engine says of a code point.
 
 from __future__ import annotations
 
+import numpy as np
+
 from curate.compiled import compiled
 from curate.text.characters import Bytes, decode
 from curate.tokens.encoding.merge_kernels import signed
 
 LETTER, NUMBER, SPACE, UPPER, LOWER, DIGIT, UNSTABLE = (1 << bit for bit in range(7))
 GPT2, CL100K, O200K = range(3)
+_ONE = np.uint64(1)
 _KNOWN = LETTER | NUMBER | SPACE
 _APOSTROPHE, _BLANK, _RETURN, _NEWLINE, _SLASH = 39, 32, 13, 10, 47
 
@@ -30,13 +33,21 @@ def class_at(data: Bytes, place: int, stop: int, classes: Bytes) -> tuple[int, i
 @compiled
 def run_end(data: Bytes, place: int, stop: int, classes: Bytes, mask: int, wanted: int) -> int:
     """Return where the run ends whose classes, of those in the mask, have just the wanted ones (0: none of them)."""
-    while place < stop:
-        kind, width = class_at(data, place, stop, classes)
-        kind &= mask
+    # Unsigned places: numba lets signed ones count from the end, and asks of each whether it does.
+    at, end = np.uint64(place), np.uint64(stop)
+    while at < end:
+        byte = data[at]
+        if byte < 0x80:
+            kind = signed(classes[byte]) & mask
+            width = _ONE
+        else:
+            code, size = decode(data, signed(at), stop)
+            kind = signed(classes[code]) & mask
+            width = np.uint64(size)
         if (wanted == 0 and kind != 0) or (wanted != 0 and kind & wanted == 0):
             break
-        place += width
-    return place
+        at += width
+    return signed(at)
 
 
 @compiled
