@@ -119,6 +119,9 @@ def _files(
         asked = (wanted,) if isinstance(wanted, str) else wanted
         meant = nearest(asked[0], splits) if source.split is not None and splits else "."
         known = f" Splits: {', '.join(splits)}." if splits else ""
+        if not known and path.startswith("hf://datasets/"):
+            owner = "/".join(path.split("/")[3:5]).partition("@")[0]
+            known = f" Public datasets have a copy in Parquet: hf://datasets/{owner}@~parquet."
         raise InputError(source.path, f"no file of it is read ({why}){meant}", f"Name what is there.{known}")
     return read, dict(sorted(reasons.items())), is_dataset
 

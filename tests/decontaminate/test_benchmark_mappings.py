@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ ROWS: tuple[tuple[str, dict[str, Any], tuple[list[str], list[str], list[str], li
          answer=row(aliases=[X, "lock three"], normalized_aliases=["third lock"], matched_wiki_entity_name="",
                     normalized_matched_wiki_entity_name="", normalized_value="third lock", type="WikipediaEntity", value=X)),
      ([Q], [], [], [X, X, "lock three"])),
-    ("bbh", row(input=f"{Q}\nOptions:\n(A) yes\n(B) no", target="(A)"), ([f"{Q}\nOptions:\n(A) yes\n(B) no"], [], [], ["(A)"])),
+    ("input_target", row(input=f"{Q}\nOptions:\n(A) yes\n(B) no", target="(A)"), ([f"{Q}\nOptions:\n(A) yes\n(B) no"], [], [], ["(A)"])),
     ("bbh_original", row(canary="This data must not appear in corpora.", examples=[row(input=Q, target=X)]),
      ([Q], [], [], [X])),
     ("mmlu", row(question=Q, subject="canals", choices=FOUR, answer=2), ([Q], [], FOUR, [X])),
@@ -60,6 +62,11 @@ ROWS: tuple[tuple[str, dict[str, Any], tuple[list[str], list[str], list[str], li
     ("hellaswag", row(ind=24, activity_label="Locking", ctx_a="A boat waits.", ctx_b="the keeper", ctx="A boat waits. The keeper",
                       endings=FOUR, source_id="activitynet~v_1", split="val", split_type="indomain", label="2"),
      (["A boat waits. The keeper"], [], FOUR, [X])),
+    ("hellaswag", row(ind=24, activity_label="Locking", ctx_a="A boat waits.", ctx_b="the keeper", ctx="A boat waits. The keeper",
+                      endings=FOUR, source_id="activitynet~v_1", split="test", split_type="zeroshot"),
+     (["A boat waits. The keeper"], [], FOUR, [])),
+    ("winogrande", row(qID="3QX22DUVOOH7N2B6-2", sentence="It is _ late.", option1="too", option2="not"),
+     (["It is _ late.", "It is too late.", "It is not late."], [], ["too", "not"], [])),
     ("arc", row(id="Mercury_1", question=Q, choices=row(text=FOUR, label=["1", "2", "3", "4"]), answerKey="3"),
      ([Q], [], FOUR, [X])),
     ("arc_original", row(id="Mercury_1", question=row(stem=Q, choices=[row(text=text, label=letter) for text, letter in
@@ -112,7 +119,7 @@ ROWS: tuple[tuple[str, dict[str, Any], tuple[list[str], list[str], list[str], li
         question=Q, query_id="f37", answer=row(number="3", date=row(day="", month="", year=""), spans=[]))])),
      ([Q], [C], [], ["3"])),
     ("race", row(example_id="high1.txt", article=C, answer="C", question=Q, options=FOUR), ([Q], [C], FOUR, [X])),
-    ("lambada", row(text=f"{C} It is {X}", domain=None), ([f"{C} It is {X}"], [], [], [])),
+    ("text", row(text=f"{C} It is {X}", domain=None), ([f"{C} It is {X}"], [], [], [])),
     ("xnli", row(premise=C, hypothesis=Q, label=1), ([C, Q], [], [], [])),
     ("mbpp_sanitized", row(source_file="Benchmark Questions.ipynb", task_id=2, prompt=Q, code="def lock(): return 3",
                            test_imports=["import math"], test_list=["assert lock() == 3"]),
@@ -144,6 +151,22 @@ REAL = {
 }
 
 
+# Of one item, the gold answer as its label says it: item from 0, the answer's beginning.
+GOLD = {
+    "arc_challenge": (0, "Planetary days will become shorter."),  # gold: 2
+    "boolq": (5, "no"),  # gold: 0
+    "openbook_qa": (0, "quit eating lunch out"),  # gold: 1
+    "enem_2022_pt": (3, "do papel da amizade em diferentes contextos."),  # label: c
+    "oab_exams_pt": (
+        0,
+        "optar, com prudência e discernimento, por um dos mandatos",
+    ),  # answer: A, of an object by letters
+    "faquad_dev_pt": (0, "requisitos"),
+    "truthfulqa": (0, "The watermelon seeds pass through your digestive system"),
+    "winogrande": (0, "always got the easier cases."),
+}
+
+
 def texts(item: Item) -> tuple[list[str], ...]:
     return tuple([part.text for part in item.of(role)] for role in ("question", "context", "choice", "answer"))
 
@@ -155,13 +178,9 @@ def read(folder: Path, rows: list[dict[str, Any]], **how: Any) -> Benchmark:
 
 
 def unseen(general: Benchmark, mapped: Benchmark) -> dict[str, str]:
-    """Return fields that the general rule looks for and of which the mapping makes neither a text nor an answer, nor a reason.
-
-    Of the first 300 items: columns are the same in all.
-    """
+    """Return fields that the general rule looks for and of which the mapping makes neither a text nor an answer, nor a reason."""
     found = {}
-    assert len(general.items) == len(mapped.items)
-    for one, other in zip(general.items[:300], mapped.items[:300], strict=True):
+    for one, other in zip(general.items, mapped.items, strict=True):
         looked_for = {" ".join(part.text.split()) for part in other.of("question", "context")}
         for part in one.of("question", "context"):
             text, name = " ".join(part.text.split()), part.field.split(".")[0]
@@ -198,7 +217,7 @@ def test_rows_as_their_source_states_them(
 
 @needs_data
 @pytest.mark.parametrize("name", sorted(REAL))
-def test_real_files_by_counts_made_by_hand(name: str) -> None:
+def test_real_files_by_counts_made_by_hand(tmp_path: Path, name: str) -> None:
     form, called, items, with_role, choices, answers = REAL[name]
     read = read_benchmark(str(DATA / f"{name}.jsonl.gz"))
     facts = read.facts
@@ -207,32 +226,20 @@ def test_real_files_by_counts_made_by_hand(name: str) -> None:
     assert (facts["parts"]["choice"], facts["parts"]["answer"]) == (choices, answers)
     assert (facts["files"], facts["repeated_ids"]) == ({f"{name}.jsonl.gz": items}, 0)
     assert form in {shipped.names[0] for shipped in SHIPPED if called in shipped.names}
-    general = read_benchmark(BenchmarkFiles((str(DATA / f"{name}.jsonl.gz"),), mapping=GENERAL))
-    assert unseen(general, read) == {}
-
-
-@needs_data
-def test_gold_answers_of_real_files() -> None:
-    def gold(name: str, number: int) -> list[str]:
-        item = read_benchmark(str(DATA / f"{name}.jsonl.gz")).items[number]
-        return [part.text for part in item.of("answer")]
-
-    assert gold("arc_challenge", 0) == ["Planetary days will become shorter."]  # gold: 2
-    assert gold("openbook_qa", 0) == ["quit eating lunch out"]  # gold: 1
-    assert gold("enem_2022_pt", 3) == ["do papel da amizade em diferentes contextos."]  # label: c
-    assert gold("oab_exams_pt", 0)[0].startswith("optar, com prudência")  # answer: A, of an object by letters
-    assert gold("faquad_dev_pt", 0)[0] == "requisitos"
-    assert gold("truthfulqa", 0) == ["The watermelon seeds pass through your digestive system"]
-    assert gold("winogrande", 0) == ["always got the easier cases."]
-
-
-@needs_data
-def test_passage_and_question_of_one_field_are_parted() -> None:
-    item = read_benchmark(str(DATA / "boolq.jsonl.gz")).items[5]
-    [question], [passage] = item.of("question"), item.of("context")
-    assert question.text == "is barq's root beer a pepsi product?"
-    assert passage.text.endswith("It was known as Barq's Famous Olde Tyme Root Beer until 2012.")
-    assert [part.text for part in item.of("answer")] == ["no"]
+    if name in GOLD:
+        number, gold = GOLD[name]
+        assert read.items[number].of("answer")[0].text.startswith(gold)
+    if name == "boolq":  # passage and question of one field are parted
+        [question], [passage] = read.items[5].of("question"), read.items[5].of("context")
+        assert question.text == "is barq's root beer a pepsi product?"
+        assert passage.text.endswith("It was known as Barq's Famous Olde Tyme Root Beer until 2012.")
+    with gzip.open(DATA / f"{name}.jsonl.gz", "rb") as file:
+        some = list(islice(file, 300))
+    (tmp_path / f"{name}.jsonl").write_bytes(b"".join(some))
+    general, mapped = (
+        read_benchmark(BenchmarkFiles((str(tmp_path / f"{name}.jsonl"),), mapping=how)) for how in (GENERAL, "")
+    )
+    assert unseen(general, mapped) == {}
 
 
 def test_a_benchmark_has_several_forms_under_one_name(tmp_path: Path) -> None:
@@ -288,7 +295,7 @@ def test_a_foreign_column_from_the_start_means_no_mapping(tmp_path: Path) -> Non
 
 
 def test_what_is_not_looked_for_is_said(tmp_path: Path) -> None:
-    [(_, one, _)] = [entry for entry in ROWS if entry[0] == "hellaswag"]
+    one = next(one for name, one, _ in ROWS if name == "hellaswag")
     facts = read(tmp_path, [one]).facts
     assert facts["fields"] == {"ctx": {"question": 1}, "endings": {"choice": 4, "answer": 1}}
     assert set(facts["left_out"]) == set(one) - {"ctx", "endings"}
