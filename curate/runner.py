@@ -54,7 +54,7 @@ _OURS = re.compile(
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
     r"|tokens/[^/]+(/[^/]+)?/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
     r"|tokenizer/(tokenizer\.model|tokenizer\.json|card\.json)"
-    r"|(duplicates|semantic|earlier|contamination|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
+    r"|(duplicates|semantic|earlier|contamination|canaries|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _RESOLVED = "# The resolved recipe:"  # how recipe.yaml of a run folder begins

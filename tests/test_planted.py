@@ -14,6 +14,7 @@ from curate.decontaminate.canaries import STREAM
 from curate.errors import RecipeError, StageError
 from curate.mix.planted import with_planted
 from curate.recipe import Train
+from curate.runner import _sweep
 from curate.tokens.answers import read_answers
 from curate.tokens.order import Plan
 from curate.tokens.sentencepiece_training import train_tokenizer
@@ -52,6 +53,14 @@ def test_the_trainer_is_told_of_the_answers() -> None:
     train = Train(preset="demo-1m", seeds=(0,))
     assert trainer_config(train, 0, answers=True)["answers"] == "../../canaries.parquet"
     assert "answers" not in trainer_config(train, 0)
+
+
+def test_what_an_earlier_run_planted_goes(tmp_path: Path) -> None:
+    (tmp_path / "tokens" / STREAM).mkdir(parents=True)
+    for name in ("canaries.parquet", f"tokens/{STREAM}/train-00000.bin", "mine.parquet"):
+        (tmp_path / name).touch()
+    assert _sweep(tmp_path, set()) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.parquet"]
 
 
 RECIPE = """\
