@@ -46,7 +46,7 @@ class Decontaminate(Stage):
         canaries: Benchmark items to leak on purpose, to measure what a leak does; for one variant of an ablation.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
     decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin", "canaries")
 
