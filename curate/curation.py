@@ -46,7 +46,7 @@ VERSIONS = dict.fromkeys(PHASES, 1) | {
     "mix": 3,
     "cluster": 4,
     "choose": 4,
-    "decontaminate": 4,
+    "decontaminate": 5,
 }
 
 

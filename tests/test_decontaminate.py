@@ -485,6 +485,29 @@ def test_eight_words_are_evidence_and_seven_are_chance(tmp_path: Path, words: in
     assert run.overlaps == ([("d", "q", 8 / 14)] if found else [])
 
 
+HAN = "在河流上游的城镇中哪一座曾在洪水之冬被烧毁而后由行会重建成为谷物市场"  # 34 characters
+
+
+@pytest.mark.parametrize(("first", "end", "found"), [(0, 34, True), (0, 16, True), (0, 15, False), (10, 26, True)])
+def test_where_a_word_is_a_character_twice_as_many_are_evidence(
+    tmp_path: Path, first: int, end: int, found: bool
+) -> None:
+    text = f"今天天气很好。{HAN[first:end]}！明天见。"
+    run = Run(tmp_path, [{"id": "q", "text": HAN}], [("d", text)], settings())
+    assert run.overlaps == ([("d", "q", (end - first) / 34)] if found else [])
+    # 34 // 8 is 4, the shortest n-gram 5, and 10 here
+    assert run.index.texts["n"].to_pylist() == [10]
+
+
+def test_a_short_question_in_han_is_tested_with_its_answer(tmp_path: Path) -> None:
+    items = [{"id": "q", "question": HAN[:12], "answer": HAN[12:18]}, {"id": "r", "question": HAN[18:33]}]
+    docs = [("asked", f"{HAN[:12]}？{HAN[12:18]}。"), ("alone", HAN[:12]), ("other", HAN[18:33])]
+    run = Run(tmp_path, items, docs, settings())
+    assert run.overlaps == [("asked", "q", 1.0)]  # 18 characters
+    [untested] = run.built["benchmarks"]["bench"]["untested"]
+    assert (untested["item"], untested["reason"]) == ("r", "fewer than 16 words, also with an answer")
+
+
 def test_five_hundred_copies_of_a_leak_are_one_cluster(tmp_path: Path) -> None:
     leak = f"Before it. {GREEK}. Behind it."
     docs = [(f"c{number}", leak) for number in range(500)]

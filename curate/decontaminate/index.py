@@ -28,6 +28,7 @@ TEXTS = pa.schema(
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("words", pa.int32(), nullable=False),
         pa.field("question", pa.int32(), nullable=False),  # of the words, those of the question
+        pa.field("needs", pa.int32(), nullable=False),  # of the words, how many a document must hold at least
         pa.field("n", pa.int32(), nullable=False),  # words of its n-grams; 0 if it is not looked for
         pa.field("status", pa.string(), nullable=False),  # tested, template, numbers, short, no_text
         pa.field("grams", pa.large_list(pa.uint64()), nullable=False),  # distinct, without template, in text order
@@ -59,7 +60,7 @@ def build_index(
     if len({name for name, _ in benchmarks}) < len(benchmarks):
         raise ValueError(f"benchmark names must differ: {', '.join(name for name, _ in benchmarks)}")
     summary: dict[str, Any] = {}
-    meta = json.dumps({name: getattr(settings, name) for name in ("ngram", "shortest", "min_words")})
+    meta = json.dumps({name: getattr(settings, name) for name in ("ngram", "shortest")})
     schema = TEXTS.with_metadata({"curate.decontaminate": meta})
     with pq.ParquetWriter(output, schema, compression="zstd") as writer:
         for name, files in benchmarks:
@@ -75,14 +76,17 @@ def build_index(
 def _summary(items: list[Item], texts: list[Text], template: Template, settings: Decontaminate) -> dict[str, Any]:
     tested = {text.item for text in texts if text.status == "tested"}
     reasons = {
-        "short": f"fewer than {settings.min_words} words"
-        + (", also with an answer" if settings.answers == "together" else ""),
+        "short": "fewer than {needs} words" + (", also with an answer" if settings.answers == "together" else ""),
         "no_text": "no text but labels and answers",
         "numbers": "nothing but numbers or repeated words",
         "template": "nothing but the benchmark's template",
     }
     untested = {
-        text.item: {"item": text.item, "reason": reasons[text.status], "text": text.text[:_SHOWN]}
+        text.item: {
+            "item": text.item,
+            "reason": reasons[text.status].format(needs=text.needs),
+            "text": text.text[:_SHOWN],
+        }
         for text in texts
         if text.item not in tested
     }
@@ -141,6 +145,7 @@ def _table(benchmark: str, texts: list[Text], settings: Decontaminate) -> pa.Tab
         pa.array([text.text for text in texts], pa.large_string()),
         pa.array([len(text.words) for text in texts], pa.int32()),
         pa.array([text.question for text in texts], pa.int32()),
+        pa.array([text.needs for text in texts], pa.int32()),
         pa.array([text.n for text in texts], pa.int32()),
         pa.array([text.status for text in texts], pa.string()),
         lists([text.grams for text in texts], pa.uint64()),
@@ -174,7 +179,7 @@ class Index:
     """An index in memory: sorted n-gram hashes, and which texts hold them.
 
     Attributes:
-        ngram, shortest, min_words: What it was built with.
+        ngram, shortest: What it was built with.
         texts: Rows of TEXTS.
         hashes: Distinct hashes of all texts, sorted, shape (H,).
         lengths: Words of each n-gram, shape (H,).
@@ -182,13 +187,14 @@ class Index:
         starts: For each owner the word of its text at which the n-gram starts.
         words: Word hashes of all texts; those of text t are `words[words_at[t] : words_at[t + 1]]`.
         question: Words of each text that are its question, the first ones, shape (T,).
+        needs: Words of each text that a document must hold at least, shape (T,).
         marks: What words count for while no n-gram is known to be common.
         lookup: Finds its n-grams.
     """
 
     def __init__(self, texts: pa.Table) -> None:
         meta: dict[str, int] = json.loads(texts.schema.metadata[b"curate.decontaminate"])
-        self.ngram, self.shortest, self.min_words = meta["ngram"], meta["shortest"], meta["min_words"]
+        self.ngram, self.shortest = meta["ngram"], meta["shortest"]
         self.texts = texts
         grams, offsets = list_column(texts["grams"].combine_chunks())
         starts, _ = list_column(texts["starts"].combine_chunks())
@@ -199,6 +205,7 @@ class Index:
         self.owners, self.starts = owners[order], starts[order].astype(np.int64)
         self.words, self.words_at = list_column(texts["hashes"].combine_chunks())
         self.question = texts["question"].to_numpy().astype(np.int64)
+        self.needs = texts["needs"].to_numpy().astype(np.int64)
         self._grams, self._grams_at = np.searchsorted(self.hashes, grams), offsets
         self.lengths = texts["n"].to_numpy()[self.owners[first]].astype(np.int64)
         prefixes, counts = list_column(texts["prefixes"].combine_chunks())

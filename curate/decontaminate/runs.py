@@ -110,10 +110,10 @@ def find_places(
 def is_match(places: Places, index: Index) -> Bools:
     """Return which places hold enough words to be no chance; the score is not looked at. Shape (P,).
 
-    That is `min_words` words, some of them of the question: an answer alone is no leak.
+    That is `needs` words of the text, some of them of the question: an answer alone is no leak.
     """
     asked = np.minimum(index.question[places.text], index.shortest)
-    enough: Bools = (places.evidence >= index.min_words) & (places.question >= asked)
+    enough: Bools = (places.evidence >= index.needs[places.text]) & (places.question >= asked)
     return enough
 
 

@@ -27,8 +27,8 @@ class Decontaminate(Stage):
             eighth of its words, so that a leak of which every tenth word was changed, or whose sentences stand apart,
             still holds some.
         min_ngram: Words of the n-grams of a short text. At 5 one word in 400 of clean text begins one; at 4 one in 70.
-        min_words: Words of a text that a document must hold at least. Brown et al. find that below 8 spurious
-            collisions begin. Shorter texts are tested as question and answer joined, and listed as untested where that
+        min_words: Words of a text that a document must hold at least; twice as many where a word is a character, as in
+            Chinese. Brown et al. find that below 8 spurious collisions begin. Shorter texts are tested as question and answer joined, and listed as untested where that
             is too short as well.
         answers: `together`: a question too short for half of it to be told is looked for with its answers and choices
             behind it as well. `apart`: questions alone are looked for. An answer alone never is.

@@ -97,7 +97,7 @@ def _common_phrases(index: Index, common: Common) -> list[dict[str, Any]]:
 def _common_items(index: Index, common: Common) -> list[str]:
     """Return the tested items of which every text is common throughout, or all but a few words of it."""
     evidence = np.diff(common.marks.evidence[index.words_at])
-    is_left = (common.content > 0) & (evidence >= index.min_words)
+    is_left = (common.content > 0) & (evidence >= index.needs)
     tested: dict[str, bool] = {}
     columns = (index.texts[name].to_pylist() for name in ("benchmark", "item", "status"))
     for (benchmark, item, status), left in zip(zip(*columns, strict=True), is_left.tolist(), strict=True):

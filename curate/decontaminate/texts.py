@@ -10,18 +10,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from curate.decontaminate.items import Item
 from curate.decontaminate.ngrams import at_positions
 from curate.decontaminate.normal import normal_words
 from curate.decontaminate.settings import Decontaminate
+from curate.text.characters import SCRIPTS
 from curate.words import hash_word
 
 _JOINTS = (" ", " A: ", " Answer: ")  # what stands between a question and its answer; "(A)", "a." read alike
 _LETTERS = "ABCDEFGHIJ"  # before choices
 _WORDS_PER_GRAM = 8  # words of a text for each word of its n-grams: one sentence of it holds an n-gram
 _TELLING = 3  # distinct telling words of an n-gram
+_UNSPACED = regex.compile(rf"[{SCRIPTS}]")
 _NONE = np.zeros(0, np.uint64)
 
 
@@ -36,6 +39,8 @@ class Text:
         words: Hash of each word, shape (W,).
         tells: Whether each has a letter and is no single one of ASCII, shape (W,).
         question: Of the words, those of the question; the others are of an answer behind it.
+        needs: Words of it that a document must hold at least: `min_words`, or twice that where most words are characters of
+            a script without spaces, of which one says less. Its n-grams are no shorter than twice `min_ngram`, then.
         n: Words of its n-grams; 0 if it is not looked for.
         status: tested, template, numbers, short, no_text.
         grams: Hashes of its distinct n-grams that say something, in text order, shape (G,).
@@ -48,6 +53,7 @@ class Text:
     words: NDArray[np.uint64]
     tells: NDArray[np.bool_]
     question: int
+    needs: int
     n: int = 0
     status: str = "tested"
     grams: NDArray[np.uint64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -61,25 +67,27 @@ def texts_of(items: list[Item], settings: Decontaminate) -> list[Text]:
     of it would be too short to be told, is looked for with each of its answers and with all of its choices as well,
     unless the settings keep them apart.
     """
-    memo: dict[str, tuple[int, bool]] = {}
+    memo: dict[str, tuple[int, bool, bool]] = {}
 
     def make(item: str, name: str, text: str) -> Text:
         words = normal_words(text)
         for word in words:
             if word not in memo:
                 tells = any(map(str.isalpha, word)) and not (len(word) == 1 and word.isascii())
-                memo[word] = hash_word(word), tells
+                memo[word] = hash_word(word), tells, not word.isascii() and _UNSPACED.match(word) is not None
         hashes = np.array([memo[word][0] for word in words], np.uint64)
-        return Text(item, name, text, hashes, np.array([memo[word][1] for word in words], np.bool_), len(words))
+        telling = np.array([memo[word][1] for word in words], np.bool_)
+        is_unspaced = 2 * sum(memo[word][2] for word in words) > len(words)
+        return Text(item, name, text, hashes, telling, len(words), settings.min_words * (2 if is_unspaced else 1))
 
     texts: list[Text] = []
     for item in items:
         questions = [make(item.id, part.field, part.text) for part in item.of("question", "context")]
-        tested = [text for text in questions if len(text.words) >= settings.min_words]
+        tested = [text for text in questions if len(text.words) >= text.needs]
         if settings.answers == "together":
-            short = [text for text in questions if 0 < len(text.words) < 2 * settings.min_words]
+            short = [text for text in questions if 0 < len(text.words) < 2 * text.needs]
             tested += [joined for text in short for joined in _joined(item, text, make, settings)]
-        texts += tested or [_whole(item, questions, make, settings)]
+        texts += tested or [_whole(item, questions, make)]
     _cut([text for text in texts if text.status == "tested"], settings)
     return texts
 
@@ -95,20 +103,20 @@ def _joined(item: Item, question: Text, make: Callable[[str, str, str], Text], s
         first = make(item.id, field, f"{question.text}{_JOINTS[0]}{part.text}")
         texts.append(first)
         size = len(question.words)
-        if size < settings.min_words and min(size, len(first.words) - size) < settings.shortest:
+        if size < question.needs and min(size, len(first.words) - size) < settings.shortest:
             texts += [make(item.id, field, f"{question.text}{joint}{part.text}") for joint in _JOINTS[1:]]
     if 1 < len(choices) <= len(_LETTERS):
         lines = [question.text, *(f"{letter}) {part.text}" for letter, part in zip(_LETTERS, choices, strict=False))]
         texts.append(make(item.id, "+".join([question.field, *(part.field for part in choices)]), "\n".join(lines)))
     for text in texts:
         text.question = len(question.words)
-    return [text for text in texts if len(text.words) >= settings.min_words]
+    return [text for text in texts if len(text.words) >= text.needs]
 
 
-def _whole(item: Item, questions: list[Text], make: Callable[[str, str, str], Text], settings: Decontaminate) -> Text:
+def _whole(item: Item, questions: list[Text], make: Callable[[str, str, str], Text]) -> Text:
     """Return the question fields of an item, none long enough by itself, as one text; tested if that is long enough."""
     text = make(item.id, "+".join(text.field for text in questions), " ".join(text.text for text in questions))
-    if len(text.words) < settings.min_words:
+    if len(text.words) < text.needs:
         text.status = "short" if questions else "no_text"
     return text
 
@@ -120,7 +128,8 @@ def _cut(texts: list[Text], settings: Decontaminate) -> None:
     if it has three distinct words (all, if it has but two) that have a letter and are no single one of ASCII.
     """
     sizes = np.array([len(text.words) for text in texts], np.int64)
-    least = min(settings.ngram, settings.min_ngram)
+    needs = np.array([text.needs for text in texts], np.int64)
+    least = np.minimum(settings.ngram, settings.min_ngram * (needs // settings.min_words))
     lengths = np.minimum(np.clip(sizes // _WORDS_PER_GRAM, least, settings.ngram), sizes)
     words = _joint([text.words for text in texts])
     telling = np.where(_joint([text.tells for text in texts]).astype(np.bool_), words, 0)
