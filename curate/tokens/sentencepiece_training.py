@@ -23,6 +23,7 @@ from curate.tokens.settings import TokenizerSettings
 _WHITE_SPACE = ("\n", "\n\n", "\n\n\n", "\n\n\n\n", "\t", "\t\t", "\t\t\t", "\t\t\t\t")
 # What the trainer cannot see: pieces of their own (above), its own marks for space and unknown, and NUL.
 _UNSEEN = re.compile("[\n\r\t\0\u2581\u2585]+")
+_SPACE_MARK = "\u2581"
 _MARK_CHARACTERS = "<0x123456789ABCDEF>/unks"  # of byte pieces, <unk>, <s> and </s>
 _LONGEST_LINE = 4096  # characters; the byte-pair trainer counts positions within a line in 16 bits
 
@@ -80,6 +81,18 @@ class _Sample:
         yield line[start:]
 
 
+def _required(model: str, eos: str) -> str:
+    """Return the characters that are pieces whatever the sample holds."""
+    required = {
+        _SPACE_MARK
+    }  # a sample of Chinese may have none, and a space would come back as sentencepiece's sign for it
+    if (
+        model == "unigram"
+    ):  # transformers finds a mark in a text unless its characters are pieces (see transformers_files)
+        required |= {*_MARK_CHARACTERS, *eos}
+    return "".join(sorted(required))
+
+
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> TrainedTokenizer:
     """Train a tokenizer: the same texts in the same order give the same bytes.
 
@@ -100,6 +113,10 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
     if not lines:
         remedy = "Add documents, loosen the filters, or load a tokenizer."
         raise StageError("all", "tokenizer", "", "there is no text to train a tokenizer on.", remedy)
+    required = _required(training.model, settings.trained_eos)
+    # The trainer heeds what is required only of characters that it has met.
+    if lacking := [char for char in required if not any(char in line for line in lines)]:
+        lines.append("".join(lacking))
     model = io.BytesIO()
     unigram = training.model == "unigram"
     try:
@@ -122,9 +139,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
             shuffle_input_sentence=False,
             num_threads=1,  # more threads sum floats in another order
             eos_piece=settings.trained_eos,
-            # transformers finds a unigram mark in a text, unless its characters are pieces too (see transformers_files)
-            required_chars="".join(sorted({*_MARK_CHARACTERS, *settings.trained_eos})) if unigram else "",
-            minloglevel=2,
+            required_chars=required.replace(" ", _SPACE_MARK),
         )
     except RuntimeError as error:
         # "... Vocabulary size is smaller than required_chars. 300 vs 2811. ..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -24,7 +25,7 @@ class SentencePiece(Stage):
         character_coverage: Share of the sample's characters that get a piece of their own; the rest are bytes.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("sentencepiece",)
 
     kind: Literal["sentencepiece"] = "sentencepiece"
@@ -64,6 +65,17 @@ class TokenizerSettings(Stage):
                 "or of a folder with tokenizer.model or tokenizer.json"
             )
         return path
+
+    @model_validator(mode="after")
+    def _new_mark(self) -> Self:
+        if self.load is None and self.eos is not None:
+            taken = self.eos in ("<s>", "<unk>") or re.fullmatch("<0x[0-9A-F]{2}>", self.eos)
+            if taken or not re.fullmatch(r"(?s)<[^<>\n\t\u2581]+>|\[[^\[\]\n\t\u2581]+\]", self.eos):
+                raise ValueError(
+                    f"eos is {self.eos!r}; the end mark of a tokenizer to be trained is written <...> or [...], "
+                    "such as <|endoftext|>, and is none that sentencepiece has anyway (<s>, <unk>, <0x41>)"
+                )
+        return self
 
     @model_validator(mode="after")
     def _one(self) -> Self:

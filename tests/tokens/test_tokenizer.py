@@ -211,6 +211,18 @@ def test_a_small_corpus_gives_the_pieces_it_has():
     assert card["vocab_size_asked"] == 5000
 
 
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+@pytest.mark.parametrize(
+    "text", ["日本語の文章です。" * 20, "ภาษาไทย" * 20, "a", "   ", "12345", "a" * 5000, "x = 1\r\n" * 9]
+)
+def test_a_sample_of_one_kind_loses_nothing_of_others(model, text):
+    """Where the sample has no space, no letters, or hardly anything, other texts still come back."""
+    tokenizer = load_tokenizer(train([text], model=model, vocab_size=2000, eos="<|end of text|>").model)
+    assert tokenizer.lossless
+    for other in (text, "a b  c", " 日本 語\n\t1 ", "<|end of text|>"):
+        assert tokenizer.decode(tokenizer.encode(other)) == other
+
+
 @pytest.mark.parametrize("texts", [[], [""], ["\n\n", "\t"]])
 def test_without_text_there_is_no_tokenizer(texts):
     with pytest.raises(StageError, match="no text to train"):
@@ -218,12 +230,12 @@ def test_without_text_there_is_no_tokenizer(texts):
 
 
 def test_a_vocabulary_too_small_for_the_characters_names_what_is_needed():
-    # 4,096 characters, 256 bytes, 3 marks and 8 pieces of white space, with full coverage; 4,363 is enough
+    # 4,096 characters, the space, 256 bytes, 3 marks and 8 pieces of white space, with full coverage; 4,364 is enough
     text = "".join(map(chr, range(0x4E00, 0x5E00)))
     with pytest.raises(StageError) as error:
-        train([text], vocab_size=4362, character_coverage=1.0)
-    assert "vocab_size to at least 4363" in error.value.remedy
-    assert train([text], vocab_size=4363, character_coverage=1.0).card["vocab_size"] == 4363
+        train([text], vocab_size=4363, character_coverage=1.0)
+    assert "vocab_size to at least 4364" in error.value.remedy
+    assert train([text], vocab_size=4364, character_coverage=1.0).card["vocab_size"] == 4364
 
 
 def test_an_end_mark_that_the_model_lacks_is_refused_with_those_it_has(tmp_path):  # case tok-010
@@ -279,6 +291,10 @@ def test_what_is_no_model_is_refused(tmp_path):
         ({"load": "ranks.tiktoken"}, "sentencepiece model"),
         ({"load": "a.model", "train": {}}, "trained or loaded"),
         ({"eos": ""}, "at least 1"),
+        *(
+            ({"eos": eos}, "is written <...>")
+            for eos in ("the", "a", "\n", "<s>", "<unk>", "<0x41>", "<a\u2581b>", "<>")
+        ),
     ],
 )
 def test_bad_settings_are_refused(written, message):
@@ -294,7 +310,9 @@ def test_settings_have_defaults():
 
 def test_settings_load_without_heavy_libraries():
     heavy = "('numpy', 'pyarrow', 'sentencepiece', 'tokenizers')"
-    code = f"import sys, curate.tokens.tokenizer, curate.tokens.settings; print([m for m in {heavy} if m in sys.modules])"
+    code = (
+        f"import sys, curate.tokens.tokenizer, curate.tokens.settings; print([m for m in {heavy} if m in sys.modules])"
+    )
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
