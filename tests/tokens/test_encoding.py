@@ -23,6 +23,7 @@ from curate.tokens.encoding.byte_classes import byte_classes
 from curate.tokens.encoding.byte_level import PATTERNS
 from curate.tokens.encoding.encoder import Encoder, encoder_of
 from curate.tokens.encoding.model_file import NORMAL, USER_DEFINED, read_model
+from curate.tokens.sentencepiece_model import SentencePieceTokenizer
 from curate.tokens.sentencepiece_training import train_tokenizer
 from curate.tokens.settings import SentencePiece, TokenizerSettings
 from curate.tokens.tokenizer import load_tokenizer
@@ -271,6 +272,21 @@ def test_what_is_not_known_is_left_to_the_library(make):
     assert [ids[first:end].tolist() for first, end in pairwise(offsets)] == [
         tokenizer.encode(text).tolist() for text in (*TEXTS, "")
     ]
+
+
+def test_a_library_of_another_version_encodes_by_itself():
+    class Another(SentencePieceTokenizer):
+        """As a library that breaks ties in another way."""
+
+        def encode_batch(self, texts):
+            runs = super().encode_batch(texts)
+            return [run[::-1] if "\n" * 5 in text else run for text, run in zip(texts, runs, strict=True)]
+
+    tokenizer = Another(made("bpe").model)
+    encoder = encoder_of(tokenizer)
+    assert not encoder.is_compiled
+    text = "a town" + "\n" * 7
+    assert encoder.encode(column([text]))[0].tolist() == tokenizer.encode_batch([text])[0].tolist()
 
 
 def test_rows_with_added_tokens_are_the_librarys_the_others_are_not():
