@@ -536,7 +536,7 @@ def test_a_notice_with_a_few_words_behind_it_is_no_leak(tmp_path: Path) -> None:
     item = {"id": "q", "text": f"{notice} to all of us"}  # 17 words; 4 n-grams of 13 are not common: 8 words count
     docs = [(f"n{number}", f"{notice} by author a{number}") for number in range(3)] + [("more", f"{notice} to all men")]
     run = Run(tmp_path, [item], docs, settings(max_clusters=2, threshold=0.1))
-    # two of the four are there, "is hereby granted to all" the last: six words that count, too few, though 6 / 8 of them
+    # two of the four are there, "is hereby granted to all" the last: six words that count, too few, though 6 of 8
     assert run.overlaps == []
 
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 QUESTION = (
-    "A toll clerk receives nine copper coins for each loaded barge and four for each empty one; if thirty barges pass in a "
-    "day and the clerk collects two hundred and ten coins, how many of the barges were loaded?"
+    "A toll clerk receives nine copper coins for each loaded barge and four for each empty one; if thirty barges pass "
+    "in a day and the clerk collects two hundred and ten coins, how many of the barges were loaded?"
 )  # 40 words
 NOTICE = "Permission to copy this register is granted to any member of the lodge provided that this notice stays in it."
 BENCHMARK = [

@@ -1,4 +1,4 @@
-"""Runs of equal words of documents and benchmark texts: from where n-grams were found to how much of a text is there."""
+"""Runs of equal words of documents and benchmark texts: from n-grams found to how much of a text is there."""
 
 from __future__ import annotations
 

@@ -23,18 +23,18 @@ class Decontaminate(Stage):
         benchmarks: Paths of benchmarks, or mappings with a path and what their rows hold (see `BenchmarkSource`). Without
             a mapping of fields a known form is recognised by its columns; of any other every string field is looked for,
             but for answers, labels and ids (see `items.py`).
-        ngram: Words of the n-grams of a long text. 13 is the largest that Brown et al. use. Of a shorter one they have an
-            eighth of its words, so that a leak of which every tenth word was changed, or whose sentences stand apart,
+        ngram: Words of the n-grams of a long text. 13 is the largest that Brown et al. use. Of a shorter one they have
+            an eighth of its words, so that a leak of which every tenth word was changed, or whose sentences stand apart,
             still holds some.
         min_ngram: Words of the n-grams of a short text. At 5 one word in 400 of clean text begins one; at 4 one in 70.
         min_words: Words of a text that a document must hold at least; twice as many where a word is a character, as in
-            Chinese. Brown et al. find that below 8 spurious collisions begin. Shorter texts are tested as question and answer joined, and listed as untested where that
-            is too short as well.
+            Chinese. Brown et al. find that below 8 spurious collisions begin. Shorter texts are tested as question and
+            answer joined, and listed as untested where that is too short as well.
         answers: `together`: a question too short for half of it to be told is looked for with its answers and choices
             behind it as well. `apart`: questions alone are looked for. An answer alone never is.
         threshold: Score from which a document counts as contaminated, in (0, 1]: the share of a text's words that it
-            holds. About a third: half of an item is a leak, also if some of its words were changed, and one shared sentence
-            inside a long passage is none.
+            holds. About a third: half of an item is a leak, also if some of its words were changed, and one shared
+            sentence inside a long passage is none.
         max_clusters: An n-gram in documents of more than this many distinct duplicate clusters is common text (licence
             notices, quotations), no trace of the benchmark. 10 as in Brown et al., who count documents; we count
             clusters, or a leak copied 500 times would pass as common.

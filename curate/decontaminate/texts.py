@@ -39,8 +39,9 @@ class Text:
         words: Hash of each word, shape (W,).
         tells: Whether each has a letter and is no single one of ASCII, shape (W,).
         question: Of the words, those of the question; the others are of an answer behind it.
-        needs: Words of it that a document must hold at least: `min_words`, or twice that where most words are characters of
-            a script without spaces, of which one says less. Its n-grams are no shorter than twice `min_ngram`, then.
+        needs: Words of it that a document must hold at least: `min_words`, or twice that where most words are
+            characters of a script without spaces, of which one says less. Its n-grams are no shorter than twice
+            `min_ngram`, then.
         n: Words of its n-grams; 0 if it is not looked for.
         status: tested, template, numbers, short, no_text.
         grams: Hashes of its distinct n-grams that say something, in text order, shape (G,).
