@@ -1,6 +1,6 @@
 """Planted leaks of 16 real benchmark sets, and what is found in text that holds none.
 
-    python benchmarks/bench_leaks.py [--per-set 150] > benchmarks/results/leaks.md
+    python benchmarks/bench_leaks.py [--per-set 100] > benchmarks/results/leaks.md
 
 Texts of `$CURATE_DATA`: items of 06_benchmarks, put between paragraphs of 03_raw_html (plain text by resiliparse), 04_books
 and 05_code as `planted_leaks.py` says. A leak counts as found if decontamination, with its defaults, names the planted item.
@@ -36,9 +36,10 @@ from scipy import stats
 from curate.decontaminate.decide import Common, decide
 from curate.decontaminate.index import Index, build_index
 from curate.decontaminate.items import read_items
+from curate.decontaminate.normal_hashes import normal_hashes
 from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
-from curate.words import with_words
+from curate.words import text_arrays
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("CURATE_DATA") or ROOT.parent / "shared" / "data")
@@ -46,7 +47,14 @@ LEAST = 0.97
 MIN_WORDS = 13  # of a paragraph
 ROWS = 500
 # Hits in text without a planted leak that were read, and what they are.
-READ: dict[tuple[str, str], str] = {}
+_FOX = "the pangram that this item tests with, quoted whole: its words, but no leak of it"
+_BEGINNING = "by chance: Octave's manual has “write a function to compute the value of the given function”"
+READ: dict[tuple[str, str], str] = {
+    ("mbpp", "186"): _FOX,
+    ("mbpp", "607"): _FOX,
+    ("mbpp", "402"): _BEGINNING,
+    ("mbpp", "952"): _BEGINNING,
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,6 @@ def batches_of(texts: Sequence[str], index: Index) -> Iterator[pa.RecordBatch]:
         some = texts[at : at + ROWS]
         ids = pa.array([str(number) for number in range(at, at + len(some))])
         batch = pa.RecordBatch.from_arrays([ids, pa.array(some, pa.large_string())], names=["id", "text"])
-        batch = with_words(batch, ("word_hashes",))
         yield batch.append_column("matches", overlaps(batch, index)["matches"])
 
 
@@ -115,8 +122,8 @@ def num_words(texts: Sequence[str]) -> np.ndarray:
     """Return how many words each text has, as decontamination counts them."""
     lengths = []
     for at in range(0, len(texts), 10_000):
-        batch = pa.RecordBatch.from_arrays([pa.array(texts[at : at + 10_000], pa.large_string())], names=["text"])
-        lengths.append(np.asarray(with_words(batch, ("word_hashes",))["word_hashes"].value_lengths()))
+        column = pa.array(texts[at : at + 10_000], pa.large_string())
+        lengths.append(np.diff(normal_hashes(*text_arrays(column))[1]))
     return np.concatenate(lengths)
 
 
@@ -164,16 +171,12 @@ def print_leaks(pairs: Sequence[tuple[Leak, bool]]) -> None:
         of = [pair for pair in pairs if pair[0].way == way]
         (found, total), (all_found, everything) = share(of), share(of, enough=False)
         name = way if way in NAMED else f"{way} (beyond the aim)"
-        rows.append(
-            (name, everything, total, found, f"**{found / total:.1%}**", interval(found, total))
-            + (f"{all_found / everything:.1%}",)
-        )
+        shares = (f"**{found / total:.1%}**", interval(found, total), f"{all_found / everything:.1%}")
+        rows.append((name, everything, total, found, *shares))
     named = [pair for pair in pairs if pair[0].way in NAMED]
     (found, total), (all_found, everything) = share(named), share(named, enough=False)
-    rows.append(
-        ("**all seven that the aim names**", everything, total, found, f"**{found / total:.1%}**")
-        + (interval(found, total), f"{all_found / everything:.1%}")
-    )
+    shares = (f"**{found / total:.1%}**", interval(found, total), f"{all_found / everything:.1%}")
+    rows.append(("**all seven that the aim names**", everything, total, found, *shares))
     head = ("way", "planted", "long enough", "of these found", "share", "95% interval", "found of all planted")
     table(head, rows)
     print("Share found of those that are long enough, by set (- : none).\n")
@@ -227,23 +230,22 @@ def print_read(hits: Sequence[Hit]) -> None:
     for hit in hits:
         key = (hit.benchmark, hit.item)
         best[key] = max(best.get(key, hit), hit, key=lambda one: (one.overlap, one.words))
-    rows = [
-        (f"{hit.benchmark}/{hit.item}", counts[key], f"{hit.overlap:.2f}", hit.words, READ.get(key, "**not read**"))
-        + (quoted(hit.span),)
-        for key, hit in sorted(best.items())
-    ]
+    rows = []
+    for key, hit in sorted(best.items()):
+        what = READ.get(key, "**not read**")
+        rows.append(("/".join(key), counts[key], f"{hit.overlap:.2f}", hit.words, what, quoted(hit.span)))
     table(("item", "texts", "highest score", "words", "read: what it is", "longest stretch"), rows)
 
 
 def sweep(leaks: Sequence[Leak], paragraphs: dict[str, list[str]], names: dict[str, list[str]], folder: Path) -> None:
-    """Print what other lengths and thresholds would find, on a fifth of the leaks."""
+    """Print what other lengths and thresholds would find, on a fifth of the leaks and of the paragraphs."""
     some = [leak for leak in leaks if leak.way in NAMED and leak.item % 5 == 0 and leak.is_long_enough]
     rows = []
-    for changes in ({}, {"min_ngram": 4}, {"min_ngram": 6}, {"min_ngram": 8}, {"min_ngram": 13}, {"answers": "apart"}):
+    for changes in ({}, {"min_ngram": 4}, {"min_ngram": 8}, {"answers": "apart"}):
         settings = Decontaminate(benchmarks=("06",), threshold=0.2, **changes)
         index, _ = index_of(settings, folder)
         found = hits_of("", [leak.document for leak in some], index, settings)
-        clean = [hit for source, texts in paragraphs.items() for hit in hits_of(source, texts, index, settings)]
+        clean = [hit for source, texts in paragraphs.items() for hit in hits_of(source, texts[::5], index, settings)]
         best: dict[int, float] = {}
         for hit in found:
             leak = some[hit.number]
@@ -254,13 +256,16 @@ def sweep(leaks: Sequence[Leak], paragraphs: dict[str, list[str]], names: dict[s
             false = len({(hit.source, hit.number) for hit in clean if hit.overlap >= threshold})
             shares.append(f"{sum(score >= threshold for score in best.values()) / len(some):.1%}, {false}")
         rows.append((", ".join(f"{key} {value}" for key, value in changes.items()) or "defaults", *shares))
-    print(f"Found of {len(some)} leaks in the ways that the aim names, and paragraphs with a hit, by threshold.\n")
+    num_clean = sum(len(texts[::5]) for texts in paragraphs.values())
+    print(
+        f"Found of {len(some)} leaks in the ways that the aim names, and hits in {num_clean} paragraphs, by threshold.\n"
+    )
     table(("settings", "0.25", "0.35", "0.4", "0.5"), rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--per-set", type=int, default=150)
+    parser.add_argument("--per-set", type=int, default=100)
     parser.add_argument("--no-sweep", action="store_true")
     chosen = parser.parse_args()
     settings = Decontaminate(benchmarks=("06",))
@@ -291,28 +296,21 @@ def main() -> None:
 
         print("# Planted leaks and false positives\n")
         print(
-            "`python benchmarks/bench_leaks.py`: decontamination with its defaults against items of 16 real sets, planted in"
-        )
-        print(
-            "real text in each way (`planted_leaks.py`), and against every paragraph and document of the same text without them."
-        )
-        print(
-            f"{len(leaks)} leaks, sha256 `{digest[:16]}`. A leak is found if the planted item is named, with a score of at"
-        )
-        print(
-            f"least {settings.threshold}. Long enough: {planted_leaks.SHORTEST} words of question and answer stand there together (`partial`: of the"
-        )
-        print(
-            "part of the question that was planted; `interleaved`: of the question, since no sentence of it stands by an answer).\n"
+            "`python benchmarks/bench_leaks.py`: decontamination with its defaults against items of 16 real sets, planted in\n"
+            "real text in each way (`planted_leaks.py`), and against every paragraph and document of that text without them.\n"
+            f"{len(leaks)} leaks, sha256 `{digest[:16]}`. A leak is found if the planted item is named, which takes a score of\n"
+            f"{settings.threshold}. Long enough: {planted_leaks.SHORTEST} words of question and answer stand there together"
+            " (`partial`: of the part of the question\nthat was planted; `interleaved`: of the question, as none of its "
+            "sentences stands beside an answer).\n"
         )
         print_leaks(pairs)
         print("## Items that are not looked for\n")
         print_untested(built)
         print("## False positives\n")
         print(
-            f"Every distinct paragraph (parted by empty lines) of {MIN_WORDS} words or more, without regard to how many clusters"
+            f"Every distinct paragraph (parted by empty lines) of {MIN_WORDS} words or more, without regard to how many clusters\n"
+            "hold a phrase. Bound: one-sided, Clopper and Pearson.\n"
         )
-        print("hold a phrase. Bound: one-sided, Clopper and Pearson.\n")
         print_hits("paragraphs", {source: len(of) for source, of in paragraphs.items()}, in_paragraphs)
         print_hits("whole documents", {source: len(of) for source, of in texts.items()}, in_documents)
         print_read([*in_paragraphs, *in_documents])
