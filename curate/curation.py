@@ -391,7 +391,14 @@ class Curation:
             argument = (shard.source.name, shard.finals)
             last.append(
                 LastMeasure(
-                    "dedup", signatures, own, shard.signatures, SIGNATURES, prepare_signatures, argument, ("word_hashes",)
+                    "dedup",
+                    signatures,
+                    own,
+                    shard.signatures,
+                    SIGNATURES,
+                    prepare_signatures,
+                    argument,
+                    ("word_hashes",),
                 )
             )
         lines = lines_measure(self, shard)
