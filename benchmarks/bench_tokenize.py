@@ -1,6 +1,6 @@
 """Our encoders beside sentencepiece, Hugging Face tokenizers and tiktoken: CPU time on one core, and whether the ids agree.
 
-    python benchmarks/bench_tokenize.py --peer PYTHON [--rounds 5] [--sizes 16384 32768] > benchmarks/results/tokenize.md
+    python benchmarks/bench_tokenize.py --peer PYTHON [--rounds 5] [--sizes 16384] > benchmarks/results/tokenize.md
 
 PYTHON is that of an environment with sentencepiece, tokenizers, tiktoken, numpy and pyarrow. Texts of `$CURATE_DATA`: main text
 of pages (03_raw_html, 01_warc), gold texts (02_gold), books (04, 10), code (05, 10) and sentences in 75 languages (09), none
@@ -324,7 +324,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed and ids of the encoders")
     parser.add_argument("--peer", metavar="PYTHON", help="Python of an environment with the peers")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[16384, 32768])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[16384])
     for mode in ("--contest", "--file", "--texts", "--folder", "--out"):
         parser.add_argument(mode, help=argparse.SUPPRESS)
     parser.add_argument("--train", type=int, help=argparse.SUPPRESS)
