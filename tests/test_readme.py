@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import machine
+import pytest
 
 import curate
 
@@ -30,7 +31,7 @@ def test_the_step_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_the_recipe_is_one(tmp_path: Path) -> None:
-    (text,) = [block for block in blocks("yaml") if "sources:" in block]
+    (text,) = [block for block in blocks("yaml") if block.startswith("name:")]
     (tmp_path / "r.yaml").write_text(text)
     recipe = curate.load(tmp_path / "r.yaml")
     assert [block.name for block in recipe.sources[0].steps] == [
@@ -40,6 +41,19 @@ def test_the_recipe_is_one(tmp_path: Path) -> None:
         "where",
         "pii",
     ]
+
+
+@pytest.mark.parametrize("section", ["decontaminate", "mixture"])
+def test_a_section_fits_a_recipe(tmp_path: Path, section: str) -> None:
+    (text,) = [block for block in blocks("yaml") if block.startswith(f"{section}:")]
+    (tmp_path / "r.yaml").write_text(
+        "name: r\ntokenizer: {}\nsources:\n"
+        "  web:\n    read: {kind: jsonl, paths: a.jsonl}\n"
+        "    steps: [gopher_quality: {}, quality_buckets: {scores: [num_words]}]\n"
+        "  code: {read: {kind: jsonl, paths: a.jsonl}}\n" + text
+    )
+    recipe = curate.load(tmp_path / "r.yaml")
+    assert getattr(recipe, section) is not None
 
 
 def test_the_python_interface() -> None:
