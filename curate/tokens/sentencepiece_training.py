@@ -140,6 +140,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
             num_threads=1,  # more threads sum floats in another order
             eos_piece=settings.trained_eos,
             required_chars=required.replace(" ", _SPACE_MARK),
+            minloglevel=2,  # errors; below, it tells of every merge
         )
     except RuntimeError as error:
         # "... Vocabulary size is smaller than required_chars. 300 vs 2811. ..."

@@ -223,6 +223,12 @@ def test_a_sample_of_one_kind_loses_nothing_of_others(model, text):
         assert tokenizer.decode(tokenizer.encode(other)) == other
 
 
+def test_training_prints_nothing(capfd: pytest.CaptureFixture[str]):
+    """The library tells of every merge if it may: the message that a user must read would be lost in it."""
+    train_tokenizer(["the lock keeper wrote the toll"] * 20, TokenizerSettings(train=SentencePiece(vocab_size=400)))
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("texts", [[], [""], ["\n\n", "\t"]])
 def test_without_text_there_is_no_tokenizer(texts):
     with pytest.raises(StageError, match="no text to train"):
