@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,9 @@ from curate.plan import PHASES, Task
 from curate.progress import Progress
 from curate.recipe import Recipe, SourceRecipe
 from curate.sources import demo_path, list_sources, removal_task
-from curate.tasks.benchmarks import benchmark_inputs
 from curate.tasks.bounds import resolve_bounds
 from curate.tasks.copies import Linked, choose_copies, link_copies, resolve_copies
+from curate.tasks.decontaminate import benchmark_index, decontaminate_corpus, overlaps_measure
 from curate.tasks.earlier import remove_earlier, write_signatures
 from curate.tasks.lines import cut_lines, lines_measure
 from curate.tasks.semantic import find_semantic, vectors_measure
@@ -334,10 +333,10 @@ class Curation:
         """Apply the steps of each source; store their numbers."""
         from curate.phases.measure import measure_shard
 
-        index = self._index()
+        self.index = benchmark_index(self)
         tasks = []
         for shard in self.shards:
-            last = self._last_measures(shard, index)
+            last = self._last_measures(shard)
             keys = tuple(dict.fromkeys([block.key for block in shard.blocks] + [one.key for one in last]))
             if keys:
                 arguments = (shard.source.name, shard.extracted, shard.blocks, last)
@@ -350,30 +349,11 @@ class Curation:
         self.account.unchanged("measure")
         return f"{sum(len(source.steps) for source in self.recipe.sources)} steps over {len(self.shards)} shards"
 
-    def _index(self) -> str | None:
-        """Make the benchmark index, if the recipe decontaminates; return its key."""
-        settings = self.recipe.decontaminate
-        if settings is None:
-            return None
-        from curate.phases.decontaminate import index
-
-        benchmarks = benchmark_inputs(self.recipe, self.cache)
-        looked_for = {"ngram": settings.ngram, "min_ngram": settings.min_ngram, "max_items": settings.max_items}
-        key = self.key(
-            "measure",
-            index=[benchmark.identity() for benchmark in benchmarks],
-            stage=stage_key(settings),
-            looked_for=looked_for,
-        )
-        self.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, benchmarks))])
-        return key
-
-    def _last_measures(self, shard: Shard, index: str | None) -> list[Any]:
+    def _last_measures(self, shard: Shard) -> list[Any]:
         """Return the measures of the shard's last revision, after setting the keys of its blocks."""
         from curate.dedup.minhash import Signatures
         from curate.dedup.settings import clustering
         from curate.phases.cluster import SIGNATURES, prepare_signatures
-        from curate.phases.decontaminate import MATCHES, prepare_overlaps
         from curate.phases.measure import LastMeasure
 
         layout = lay_out(
@@ -413,13 +393,10 @@ class Curation:
         if vectors is not None:
             shard.vectors = vectors.key
             last.append(vectors)
-        if index is not None:
-            settings = self.recipe.decontaminate
-            assert settings is not None
-            shard.matches = self.key("measure", revision=shard.revision, index=index)
-            own = key_of(overlaps=index)
-            last.append(LastMeasure("decontaminate", settings, own, shard.matches, MATCHES, prepare_overlaps, index))
-            self.index = index
+        overlaps = overlaps_measure(self, shard, self.index)
+        if overlaps is not None:
+            shard.matches = overlaps.key
+            last.append(overlaps)
         return last
 
     @property
@@ -516,45 +493,13 @@ class Curation:
         """Remove, cut or flag documents that hold benchmark items."""
         from curate.document import CONTAMINATION
 
-        settings = self.recipe.decontaminate
-        if settings is None:
+        if self.index is None:
             self._empty("contamination.parquet", CONTAMINATION)
             self.account.unchanged("decontaminate")
             return "not asked for"
-        from curate.phases.decontaminate import common, decide_shard, summary
-
-        corpus = self._corpus()
-        matches = [shard.matches for shard in self.shards]
-        settings_key = key_of(stage=stage_key(settings), settings=settings)
-        clusters_sha = self.entry(self.clusters).files["clusters.parquet"]["sha256"] if self.clusters else None
-        shared = self.key("decontaminate", matches=matches, clusters=clusters_sha, settings=settings_key)
-        arguments: tuple[Any, ...] = (shared, settings, self.index, matches, corpus, self.clusters)
-        self.perform("decontaminate", [Task("decontaminate", "", "common text", (shared,), common, arguments)])
-        shared_sha = self.entry(shared).files["common.parquet"]["sha256"]
-        tasks = []
-        for shard, member in zip(self.shards, corpus, strict=True):
-            key = self.key(
-                "decontaminate",
-                matches=shard.matches,
-                common=shared_sha,
-                settings=settings_key,
-                decided=shard.decided,
-                edits=self._digests(shard.edits, "edits.parquet"),
-            )
-            arguments = (key, settings, self.index, shared, shard.matches, member)
-            tasks.append(Task("decontaminate", shard.source.name, shard.name, (key,), decide_shard, arguments))
-            shard.decided.append(key)
-            shard.edits.append(key)
-        self.perform("decontaminate", tasks)
-        decided = [shard.decided[-1] for shard in self.shards]
-        whole = self.key("decontaminate", decided=decided, common=shared_sha, settings=settings_key)
-        arguments = (whole, self.index, shared, decided)
-        self.perform("decontaminate", [Task("decontaminate", "", "summary", (whole,), summary, arguments)])
-        self._removals("decontaminate", [self.entry(key).counts for key in decided])
-        self.publish(whole, "contamination.parquet", "contamination.parquet")
-        self.account.facts["decontamination"] = json.loads(self.entry(whole).path("summary.json").read_text())
-        removed = sum(sum(self.entry(key).counts["removed"].values()) for key in decided)
-        return f"{removed:,} documents removed"
+        counts = decontaminate_corpus(self, self._corpus(), self.index, self.clusters)
+        self._removals("decontaminate", counts)
+        return f"{sum(sum(one['removed'].values()) for one in counts):,} documents removed"
 
     # -- choose --
 

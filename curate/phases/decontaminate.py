@@ -70,7 +70,8 @@ def prepare_overlaps(context: TaskContext, stage: Stage, argument: Any) -> Calla
     """Return the function that finds benchmark n-grams in a batch (see `LastMeasure`); `argument` is the index's key."""
     del stage
     loaded = _index(context, argument)
-    overlaps(pa.record_batch({"text": pa.array(["a"], pa.large_string())}), loaded)  # compiles; no row's time is for that
+    # Compiles the kernels: no row's time is for that.
+    overlaps(pa.record_batch({"text": pa.array(["a"], pa.large_string())}), loaded)
     return lambda batch: overlaps(batch, loaded)
 
 

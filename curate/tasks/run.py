@@ -21,6 +21,7 @@ class ShardOfRun(Protocol):
     judged: tuple[Judged, ...]
     revision: str
     signatures: str
+    matches: str
     vectors: str
     collected: str
     decided: list[str]
