@@ -88,7 +88,7 @@ def test_unknown_key_names_line_and_nearest(tmp_path: Path) -> None:  # config-0
         ("decontaminate: {benchmarks: [b, 1]}", "decontaminate.benchmarks.1: must be text or a mapping of keys "
          "(path, name, mapping, fields, split, config); got 1."),
         ("decontaminate: {benchmarks: [b], threshold: 0}", "decontaminate.threshold: must be above 0; got 0."),
-        ("tokenizer: {bos: 1}", "tokenizer.bos: must be true or false; got 1."),
+        ("tokenizer: {bos: 1}", "tokenizer.bos: must be true or false or text; got 1."),
         ("tokenizer: {train: bpe}", "tokenizer.train: must be a mapping of keys (kind, vocab_size, model, sample_bytes, "
          "character_coverage); got 'bpe'."),
         ("tokenizer: {}\nmixture: {weights: {web: 1}, tokens: {up_tp: 3}}", "mixture.tokens.up_tp: unknown key; did you mean 'up_to'? "
