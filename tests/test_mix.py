@@ -300,7 +300,9 @@ def test_a_larger_weight_never_gives_less():
 
 
 def test_settings_load_without_heavy_libraries():
-    code = "import sys, curate.mix.settings; print([m for m in ('numpy', 'pyarrow', 'sentencepiece') if m in sys.modules])"
+    code = (
+        "import sys, curate.mix.settings; print([m for m in ('numpy', 'pyarrow', 'sentencepiece') if m in sys.modules])"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
