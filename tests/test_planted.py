@@ -14,6 +14,8 @@ from curate.decontaminate.canaries import STREAM
 from curate.errors import RecipeError, StageError
 from curate.mix.planted import with_planted
 from curate.recipe import Train
+from curate.report.collect import build_report
+from curate.report.page import render
 from curate.runner import _sweep
 from curate.tokens.answers import read_answers
 from curate.tokens.order import Plan
@@ -25,7 +27,9 @@ from curate.training import trainer_config
 
 MIXTURE: dict[str, Any] = {
     "window": 8, "seed": 5, "block": 1024, "order": "shuffled", "tokens": 320, "num_slots": 40,
-    "sources": {"web": {"windows_available": 90, "windows_drawn": 40, "weight_realised": 1.0}},
+    "sources": {"web": {"windows_available": 90, "windows_drawn": 40, "weight_normalised": 1.0, "weight_realised": 1.0}},
+    "by_source": {"web": {"windows_drawn": 40, "weight_realised": 1.0}}, "warnings": [],
+    "by_axis": {"language": {"pt": {"windows_drawn": 10, "weight_realised": 0.25}}},
     "stages": [
         {"until_tokens": 80, "num_slots": 10, "order": "shuffled", "sources": {"web": {"windows_drawn": 10}}},
         {"until_tokens": 320, "num_slots": 30, "order": "shuffled", "sources": {"web": {"windows_drawn": 30}}},
@@ -40,10 +44,20 @@ def test_a_planted_stream_is_spread_over_the_stages() -> None:
     assert plan.names == (STREAM, "web")
     assert plan.stages == ((1, 10), (5, 30))
     assert [stage["until_tokens"] for stage in mixture["stages"]] == [88, 368]
-    assert mixture["planted"] == {"stream": STREAM, "windows": 6, "tokens": 48, "before": 320}
+    assert mixture["planted"] == {"stream": STREAM, "windows": 6, "tokens": 48, "share": 6 / 46, "before": 320}
     assert (mixture["tokens"], mixture["num_slots"]) == (368, 46)
     assert mixture["sources"][STREAM]["weight_realised"] == 6 / 46
-    assert mixture["sources"]["web"] == MIXTURE["sources"]["web"]
+    # What is drawn adds up to 1, in all and in each stage; what was asked stays.
+    assert mixture["sources"]["web"] == MIXTURE["sources"]["web"] | {"weight_realised": 40 / 46}
+    assert {name: one["weight_realised"] for name, one in mixture["by_source"].items()} == {
+        STREAM: 6 / 46,
+        "web": 40 / 46,
+    }
+    assert mixture["by_axis"]["language"]["pt"]["weight_realised"] == 10 / 46
+    shares = [[one["weight_realised"] for one in stage["sources"].values()] for stage in mixture["stages"]]
+    assert shares == [[10 / 11, 1 / 11], [30 / 35, 5 / 35]]
+    (told,) = mixture["warnings"]
+    assert "'canaries' is planted on top of the budget of 320 tokens: 48 tokens more, 0.1304 of all" in told
     assert MIXTURE["num_slots"] == 40
     with pytest.raises(StageError, match="8 tokens, less than a window of 8"):
         with_planted(MIXTURE, STREAM, 8)
@@ -147,6 +161,9 @@ def test_leaked_items_are_on_top_of_all_else(recipe: Path, tmp_path: Path) -> No
     assert {one.name: one.windows_drawn for one in other.sources} == {name: drawn[name] for name in ("one", "two")}
     mixture = json.loads((here / "mixture.json").read_text())
     assert mixture["planted"]["before"] == 6400
+    assert sum(one["weight_realised"] for one in mixture["sources"].values()) == pytest.approx(1)
+    page = render(build_report(here))
+    assert f"Planted on top of the budget: {mixture['planted']['tokens']:,} tokens of <bdi>canaries</bdi>" in page
 
 
 @pytest.mark.parametrize(
