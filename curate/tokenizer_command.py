@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.cache import write_json
-from curate.errors import UsageError
-from curate.inputs import is_remote
+from curate.errors import CurateError, InputError, Problem, RecipeError, UsageError
+from curate.inputs import is_remote, open_input
 from curate.loading import load
 from curate.runner import run
 from curate.stage import canonical
@@ -20,6 +21,14 @@ from curate.tokens.settings import SentencePiece
 _RECIPES = (".yaml", ".yml")
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4")
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}  # others are whole texts
+_OPTIONS = {  # keys of the recipe that the command writes, by the option that the user typed
+    "tokenizer.train.vocab_size": "--vocab-size",
+    "tokenizer.train.model": "--model",
+    "tokenizer.train.sample_bytes": "--sample",
+    "tokenizer.train.character_coverage": "--character-coverage",
+    "tokenizer.eos": "--eos",
+}
+_HEAD_BYTES = 1 << 24  # of a file whose fields are named in a message
 _COLUMNS = ("documents", "words", "tokens", "tokens/word", "bytes/token", "tokens/char", "byte tokens", "unknown")
 
 
@@ -51,8 +60,10 @@ def train_by_itself(
         The card.
 
     Raises:
-        UsageError: If the folder holds something, or recipe and files are mixed.
+        UsageError: If the folder holds something, recipe and files are mixed, or a file is not there.
+        InputError: If the files have no text.
     """
+    from curate.tokens.sentencepiece_training import NoTextError
     from curate.tokens.tokenizer import load_tokenizer
     from curate.tokens.transformers_files import write_transformers_tokenizer
 
@@ -64,15 +75,20 @@ def train_by_itself(
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as scratch:
         recipe = Path(recipes[0]) if recipes else _recipe_of(inputs, text, Path(scratch))
-        wanted = _wanted(recipe, settings, eos, sets, bool(options.get("allow_code")))
-        made = run(
-            recipe,
-            output=Path(scratch) / "run",
-            sets=[*sets, f"tokenizer={json.dumps(wanted)}"],
-            until="encode",
-            train=False,
-            **options,
-        )
+        try:
+            wanted = _wanted(recipe, settings, eos, sets, bool(options.get("allow_code")))
+            made = run(
+                recipe,
+                output=Path(scratch) / "run",
+                sets=[*sets, f"tokenizer={json.dumps(wanted)}"],
+                until="encode",
+                train=False,
+                **options,
+            )
+        except RecipeError as error:
+            raise _in_words_of_the_command(error, inputs, bool(recipes)) from error
+        except NoTextError as error:
+            raise (error if recipes else _without_text(inputs, text)) from error
         folder = Path(scratch) / "tokenizer"
         folder.mkdir()
         for name in ("tokenizer.model", "card.json"):
@@ -109,15 +125,93 @@ def fertility_lines(fertility: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
         yield "  ".join([*names, *(cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True))])
 
 
+def _in_words_of_the_command(error: RecipeError, inputs: Sequence[str], has_recipe: bool) -> CurateError:
+    """Return an error that names what the user typed in place of the keys that the command wrote."""
+    problems = []
+    for one in error.problems:
+        written = one.file.startswith("--set tokenizer=") or not has_recipe
+        key = "tokenizer.eos" if one.key == "tokenizer" and one.message.startswith("eos is") else one.key
+        if written and key in _OPTIONS:
+            problems.append(Problem("", one.message, None, _OPTIONS[key]))
+        else:
+            problems.append(one)
+    if has_recipe:
+        return RecipeError(tuple(problems))
+    lines = []
+    for one in problems:
+        message = re.sub(r" Relative paths start at the recipe's folder \(.*\)\.$", "", one.message)
+        for path in inputs:
+            message = message.replace(str(Path(path).absolute()), path, 1) if message.startswith("/") else message
+        lines.append(f"{one.file}: {message}" if not one.key and one.file.startswith("--") else message)
+    return UsageError("\n  ".join(lines))
+
+
+def _without_text(paths: Sequence[str], text: str) -> InputError:
+    """Return the error for files that gave no document: the first of them, and what it has instead."""
+    for path in paths:
+        kind = _kind(path)
+        if kind == "files" or is_remote(path) or not Path(path).is_file():
+            continue
+        unit = "column" if kind == "parquet" else "field"
+        try:
+            fields = _columns(Path(path)) if kind == "parquet" else _fields(Path(path))
+        except (OSError, ValueError, CurateError) as error:
+            detail = " ".join(str(error).split())
+            return InputError(
+                path, f"cannot be read ({detail}).", "Give a file that is whole, and of the kind its name says."
+            )
+        if not fields:
+            return InputError(path, "holds no record.", "Give files with documents.")
+        if text not in fields:
+            named = ", ".join(f"'{field}'" for field in fields[:20]) + (" and more" if len(fields) > 20 else "")
+            there = f"has no {unit} '{text}'; its {unit}s are {named}."
+            return InputError(path, there, f"Name the {unit} of the text with --text.")
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return InputError(f"{paths[0]}{more}", "holds no text to train a tokenizer on.", "Give files with text in them.")
+
+
+def _columns(path: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    return list(file.schema_arrow.names) if file.metadata.num_rows else []
+
+
+def _fields(path: Path) -> list[str]:
+    """Return the fields of the first record of a JSON Lines file, none if it has no record."""
+    from curate.read.compression import read_chunks
+
+    data = b""
+    with open_input(path) as file:
+        for chunk in read_chunks(file)[1]:
+            if chunk.problem:
+                raise ValueError(chunk.problem)
+            data = (data + chunk.data).lstrip()
+            if b"\n" in data or len(data) > _HEAD_BYTES:
+                break
+    if not data:
+        return []
+    record = json.loads(data.splitlines()[0])
+    if not isinstance(record, dict):
+        raise ValueError("its first line is no JSON object")
+    return list(record)
+
+
+def _kind(path: str) -> str:
+    """Return the kind of reader for a file by its name."""
+    bare = path.lower()
+    for ending in _COMPRESSED:
+        bare = bare.removesuffix(ending)
+    return _KINDS.get(Path(bare).suffix, "files")
+
+
 def _recipe_of(paths: Sequence[str], text: str, folder: Path) -> Path:
     """Write the recipe that reads the files as they are: a source for each kind."""
     kinds: dict[str, list[str]] = {}
     for path in paths:
-        bare = path.lower()
-        for ending in _COMPRESSED:
-            bare = bare.removesuffix(ending)
-        kind = _KINDS.get(Path(bare).suffix, "files")
-        kinds.setdefault(kind, []).append(path if is_remote(path) or "://" in path else str(Path(path).absolute()))
+        kinds.setdefault(_kind(path), []).append(
+            path if is_remote(path) or "://" in path else str(Path(path).absolute())
+        )
     sources = {}
     for kind, found in kinds.items():
         read: dict[str, Any] = {"kind": kind, "paths": found[0] if len(found) == 1 else found}

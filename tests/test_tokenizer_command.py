@@ -9,7 +9,7 @@ import tokenizers
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.errors import UsageError
+from curate.errors import InputError, UsageError
 from curate.tokenizer_command import fertility_lines, train_by_itself
 from curate.tokens.tokenizer import load_tokenizer
 
@@ -99,3 +99,42 @@ def test_a_command_line_that_cannot_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="one recipe, or files"):
         train_by_itself(["r.yaml", "a.jsonl"], tmp_path / "new", settings={})
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "The lock keeper."}\n', "has no field 'txt'; its fields are 'text'. Name the field"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b'\n{"id": 1, "body": "x"}\n'),
+            "has no field 'txt'; its fields are 'id', 'body'.",
+        ),
+        ("a.jsonl", b"", "holds no record"),
+        ("a.parquet", b"junk", "cannot be read"),
+        ("a.txt", b"", "holds no text to train a tokenizer on"),
+    ],
+)
+def test_files_without_text_are_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        train_by_itself(
+            [str(path)], tmp_path / "new", settings={}, text="txt", cache=tmp_path / "cache", workers=1, quiet=True
+        )
+    assert (error.value.file, message in str(error.value)) == (str(path), True), str(error.value)
+    assert not (tmp_path / "new").exists()
+
+
+def test_messages_name_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("The lock keeper wrote the toll.")
+    for inputs, settings, eos, message in [
+        (["no.jsonl"], {}, None, f"no.jsonl: no file matches: there is nothing of this name in {tmp_path}."),
+        (["a.txt"], {"vocab_size": 10}, None, "--vocab-size: must be at least 300; got 10."),
+        (["a.txt"], {}, "bad", "--eos: eos is 'bad'; the end mark of a tokenizer to be trained is written <...> or"),
+    ]:
+        with pytest.raises(UsageError) as error:
+            train_by_itself(inputs, Path("new"), settings=settings, eos=eos, cache=tmp_path / "cache", quiet=True)
+        assert str(error.value).startswith(message)
+        assert "recipe" not in str(error.value)

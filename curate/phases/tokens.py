@@ -24,6 +24,7 @@ from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.fertility import Fertility
 from curate.tokens.order import Order
+from curate.tokens.sentencepiece_training import NoTextError
 from curate.tokens.sentencepiece_training import train_tokenizer as learn
 from curate.tokens.settings import TokenizerSettings
 from curate.tokens.shard import ShardInfo, dtype_for, stored_dtype, write_manifest
@@ -52,6 +53,9 @@ def train_tokenizer(
         shards: Source and collect result of each shard, in canonical order.
         weights: Share of the sample by source; without any, every source gives what it has.
         seed: Of the draw.
+
+    Raises:
+        NoTextError: If no source has a document with text.
     """
     budgets = _budgets(context, settings, shards, weights)
     draws = _draw(context, shards, budgets, seed)
@@ -78,6 +82,8 @@ def _budgets(
         weights = available
     whole = sum(weights.get(source, 0) for source in available)
     limit = min(settings.training.sample_bytes, sum(available.values()))
+    if not whole or not limit:
+        raise NoTextError
     return {source: min(size, int(limit * weights.get(source, 0) / whole)) for source, size in available.items()}
 
 

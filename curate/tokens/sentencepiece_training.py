@@ -41,6 +41,20 @@ class TrainedTokenizer:
     card: dict[str, Any]
 
 
+class NoTextError(StageError):
+    """No text is left to train a tokenizer on."""
+
+    def __init__(
+        self,
+        source: str = "all",
+        stage: str = "tokenizer",
+        place: str = "",
+        problem: str = "there is no text to train a tokenizer on: no document for training was kept.",
+        remedy: str = "Add documents, loosen the filters, or load a tokenizer.",
+    ) -> None:
+        super().__init__(source, stage, place, problem, remedy)
+
+
 class _Sample:
     """The lines that the trainer sees, and the count of what it does not."""
 
@@ -103,7 +117,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
         settings: The recipe's `tokenizer`.
 
     Raises:
-        StageError: If there is no text to learn from, or the vocabulary cannot hold the sample's characters.
+        NoTextError: If there is no text to learn from.
+        StageError: If the vocabulary cannot hold the sample's characters.
     """
     import sentencepiece
 
@@ -111,8 +126,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> Traine
     sample = _Sample(texts, training.sample_bytes)
     lines = list(sample)
     if not lines:
-        remedy = "Add documents, loosen the filters, or load a tokenizer."
-        raise StageError("all", "tokenizer", "", "there is no text to train a tokenizer on.", remedy)
+        raise NoTextError
     required = _required(training.model, settings.trained_eos)
     # The trainer heeds what is required only of characters that it has met.
     if lacking := [char for char in required if not any(char in line for line in lines)]:
