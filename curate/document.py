@@ -180,15 +180,23 @@ CONTAMINATION = pa.schema(
         pa.field("id", pa.string(), nullable=False),
         pa.field("benchmark", pa.string(), nullable=False),
         pa.field("item", pa.string(), nullable=False),
-        pa.field("overlap", pa.float64(), nullable=False),  # share of the words of `field` that the document holds
-        pa.field("start", pa.int64(), nullable=False),  # of the longest matched span, UTF-8 bytes
+        # The score: of the words of `item_text`, the share that the document holds. The item's best text.
+        pa.field("overlap", pa.float64(), nullable=False),
+        # One stretch, for reading: the longest of `spans`, the first of equally long ones; UTF-8 bytes of the document's
+        # text before decontamination cuts any.
+        pa.field("start", pa.int64(), nullable=False),
         pa.field("end", pa.int64(), nullable=False),
-        pa.field("span", pa.large_string(), nullable=False),  # its text
-        pa.field("field", pa.large_string(), nullable=False),  # the item's text that matches best; "a+b" for two joined
-        pa.field("words", pa.int32(), nullable=False),  # of it, how many stand in the document near one another
-        pa.field("spans", pa.large_list(SPAN), nullable=False),  # all that the document holds of the item
-        pa.field("item_text", pa.large_string(), nullable=False),  # the text of `field`
-        pa.field("item_spans", pa.large_list(SPAN), nullable=False),  # what of it stands in the document
+        pa.field("span", pa.large_string(), nullable=False),  # what stands from `start` to `end`
+        # Of `item_text`: "a+b" for fields joined, as a question and its choices.
+        pa.field("field", pa.large_string(), nullable=False),
+        # Of `item_text`: how many stand in the document near one another.
+        pa.field("words", pa.int32(), nullable=False),
+        # All stretches of the document, in order, that hold any text of the item: what `action: cut` cuts, but for the margin.
+        pa.field("spans", pa.large_list(SPAN), nullable=False),
+        # The text of the item that was found: of those with the highest score the one that covers most of the document.
+        pa.field("item_text", pa.large_string(), nullable=False),
+        # What of `item_text` stands in the document; UTF-8 bytes of `item_text`.
+        pa.field("item_spans", pa.large_list(SPAN), nullable=False),
     ]
 )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from curate.decontaminate.index import Index, list_column, marks_of, merged
 from curate.decontaminate.normal import normal_spans
 from curate.decontaminate.normal_hashes import normal_hashes
-from curate.decontaminate.runs import find_places, is_match, matches_of
+from curate.decontaminate.runs import Places, find_places, is_match, matches_of
 from curate.decontaminate.settings import Decontaminate
 from curate.document import CONTAMINATION, EDITS, REMOVED, ROWS_PER_GROUP
 from curate.words import text_arrays
@@ -135,10 +135,11 @@ class _Found:
     """An item found in a document.
 
     Attributes:
-        text: Number of the text of the item with the highest score, the first of them.
+        text: Number of the text of the item with the highest score; of several the one that covers most of the document,
+            so that both sides show the same words; of these the first.
         overlap: That score.
         words: Distinct words of that text that the document holds in one neighbourhood, common ones left out.
-        item_runs: Stretches of that text's words, start and end, shape (runs, 2).
+        item_runs: Stretches of that text's words that the document holds anywhere, start and end, shape (runs, 2).
         runs: Stretches of the document's words that hold any text of the item, shape (runs, 2).
     """
 
@@ -230,23 +231,44 @@ def _found(
     heads = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (item[1:] != item[:-1])))
     found: list[_Found] = []
     for first, end in itertools.pairwise([*heads.tolist(), len(row)]):
-        best = numbers[first]
-        all_runs = [places.runs[places.bounds[place] : places.bounds[place + 1]] for place in numbers[first:end]]
-        start, _, size = np.concatenate(all_runs).T
+        best, shown = _shown(numbers[first:end], overlap, places)
+        start, _, size = _runs_of(numbers[first:end], places).T
         start = start - offsets[row[first]]
-        of_item = all_runs[0]
         found.append(
             _Found(
                 text=int(places.text[best]),
                 overlap=float(overlap[best]),
                 words=int(places.evidence[best]),
-                item_runs=_union(of_item[:, 1], of_item[:, 1] + of_item[:, 2]),
+                item_runs=_union(shown[:, 1], shown[:, 1] + shown[:, 2]),
                 runs=_union(start, start + size),
             )
         )
         if end == len(row) or row[end] != row[first]:
             yield int(row[first]), found
             found = []
+
+
+def _runs_of(numbers: NDArray[np.int64], places: Places) -> NDArray[np.int64]:
+    """Return the runs of these places (see `Places.runs`)."""
+    return np.concatenate([places.runs[places.bounds[place] : places.bounds[place + 1]] for place in numbers])
+
+
+def _shown(numbers: NDArray[np.int64], overlap: NDArray[np.float64], places: Places) -> tuple[int, NDArray[np.int64]]:
+    """Return which place decides on an item, and the runs of all places of that place's text.
+
+    Args:
+        numbers: Places of the item in one document, the highest score first, then the first text.
+        overlap: Score of each place, shape (P,).
+        places: All places.
+    """
+    top = numbers[overlap[numbers] == overlap[numbers[0]]]
+    best, most, runs = int(top[0]), -1, places.runs[:0]
+    for text in dict.fromkeys(places.text[top].tolist()):
+        own = _runs_of(numbers[places.text[numbers] == text], places)
+        covered = int(np.diff(_union(own[:, 0], own[:, 0] + own[:, 2])).sum())
+        if covered > most:
+            best, most, runs = int(top[places.text[top] == text][0]), covered, own
+    return best, runs
 
 
 def _row(item: _Found, index: Index, text: str, spans: NDArray[np.int64]) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Decontaminate(Stage):
         ngram: Words of the n-grams of a long text. 13 is the largest that Brown et al. use. Of a shorter one they have
             an eighth of its words, so that a leak of which every tenth word was changed, or whose sentences stand apart,
             still holds some.
-        min_ngram: Words of the n-grams of a short text. At 5 one word in 400 of clean text begins one; at 4 one in 70.
+        min_ngram: Words of the n-grams of a short text, or by default `ngram` if that is smaller. At 5 one word in 400 of
+            clean text begins one; at 4 one in 70.
         min_words: Words of a text that a document must hold at least; twice as many where a word is a character, as in
             Chinese. Brown et al. find that below 8 spurious collisions begin. Shorter texts are tested as question and
             answer joined, and listed as untested where that is too short as well.
@@ -46,7 +47,7 @@ class Decontaminate(Stage):
         canaries: Benchmark items to leak on purpose, to measure what a leak does; for one variant of an ablation.
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     libraries: ClassVar[tuple[str, ...]] = ("regex", "xxhash")  # they make the word hashes
     decides: ClassVar[tuple[str, ...]] = ("benchmarks", "threshold", "max_clusters", "action", "margin", "canaries")
 

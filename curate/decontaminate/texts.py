@@ -96,6 +96,7 @@ def texts_of(items: list[Item], settings: Decontaminate) -> list[Text]:
 def _joined(item: Item, question: Text, make: Callable[[str, str, str], Text], settings: Decontaminate) -> list[Text]:
     """Return a question with each answer behind it, and with all choices in their order, as far as that is long enough.
 
+    Choices stand as they are and with letters before them: short ones hold no n-gram that a letter does not part.
     What may stand between makes texts of its own only where question or answer are too short to be found apart.
     """
     choices, texts = item.of("choice"), []
@@ -107,8 +108,10 @@ def _joined(item: Item, question: Text, make: Callable[[str, str, str], Text], s
         if size < question.needs and min(size, len(first.words) - size) < settings.shortest:
             texts += [make(item.id, field, f"{question.text}{joint}{part.text}") for joint in _JOINTS[1:]]
     if 1 < len(choices) <= len(_LETTERS):
-        lines = [question.text, *(f"{letter}) {part.text}" for letter, part in zip(_LETTERS, choices, strict=False))]
-        texts.append(make(item.id, "+".join([question.field, *(part.field for part in choices)]), "\n".join(lines)))
+        field = "+".join([question.field, *(part.field for part in choices)])
+        bare = [part.text for part in choices]
+        lettered = [f"{letter}) {text}" for letter, text in zip(_LETTERS, bare, strict=False)]
+        texts += [make(item.id, field, "\n".join([question.text, *lines])) for lines in (lettered, bare)]
     for text in texts:
         text.question = len(question.words)
     return [text for text in texts if len(text.words) >= text.needs]

@@ -20,6 +20,7 @@ from curate.decontaminate import decide as decide_module
 from curate.decontaminate.decide import count_common, decide
 from curate.decontaminate.index import Index, build_index
 from curate.decontaminate.runs import overlaps
+from curate.decontaminate.settings import Decontaminate
 from curate.document import CONTAMINATION, EDITS, REMOVED
 
 DATA = Path(os.environ.get("CURATE_DATA", Path(__file__).parents[2] / "../shared/data"))
@@ -58,6 +59,15 @@ def test_shortest_ngram_is_no_longer_than_any_other_length() -> None:
     assert settings().shortest == 5
     assert settings(ngram=4, min_words=8).shortest == 4
     assert settings(min_words=4).shortest == 4
+
+
+@pytest.mark.parametrize(("ngram", "words", "n"), [(3, 8, 3), (3, 200, 3), (4, 40, 4), (8, 20, 5), (8, 200, 8)])
+def test_ngrams_are_no_longer_than_ngram_says(tmp_path: Path, ngram: int, words: int, n: int) -> None:
+    chosen = Decontaminate(benchmarks=("bench.jsonl",), ngram=ngram)  # min_ngram, by default 5, gives way
+    text = " ".join(f"{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(words))
+    run = Run(tmp_path, [{"id": "q", "text": text}], [("d", text)], chosen)
+    assert run.index.texts["n"].to_pylist() == [n]
+    assert run.overlaps == [("d", "q", 1.0)]
 
 
 # ---- scores by hand
@@ -175,15 +185,51 @@ def test_a_short_question_is_tested_with_its_answers(tmp_path: Path) -> None:
     assert run.index.texts["field"].to_pylist() == [
         *["query+choices.0"] * 3,
         *["query+choices.2"] * 3,
-        "query+choices.0+choices.1+choices.2",
+        *["query+choices.0+choices.1+choices.2"] * 2,
     ]
-    # 10, 11 and 11 words, 14, 15 and 15, and 24 with the letters: n is 5
-    assert [len(grams) for grams in run.index.texts["grams"].to_pylist()] == [6, 7, 7, 10, 11, 11, 20]
+    # 10, 11 and 11 words, 14, 15 and 15, 24 with the letters and 21 without: n is 5
+    assert [len(grams) for grams in run.index.texts["grams"].to_pylist()] == [6, 7, 7, 10, 11, 11, 20, 17]
     apart = Run(tmp_path, items, docs, settings(answers="apart"))
     assert apart.overlaps == []
     assert apart.built["benchmarks"]["bench"]["untested"] == [
         {"item": "q", "reason": "fewer than 8 words", "text": "Why do cats purr"}
     ]
+
+
+CHOICES = [
+    "enable plants to continue flourishing",
+    "play an unimportant role in the reproduction process",
+    "are useless to plants",
+    "are considered unwanted pests",
+]  # openbook_qa 9-737; no two of them hold five words between the letters of a list
+
+
+@pytest.mark.parametrize("joint", ["\n", ", ", "; ", "\n- "])
+def test_choices_without_letters_are_found_and_both_sides_show_the_same(tmp_path: Path, joint: str) -> None:
+    text = f"From a school book. Pollinators{joint}{joint.join(CHOICES)}\n\nHere a chapter ends."
+    run = Run(tmp_path, [{"id": "q", "query": "Pollinators", "choices": CHOICES}], [("d", text)], settings())
+    [row] = run.decisions.contamination.to_pylist()
+    assert (row["overlap"], row["words"], row["item_text"]) == (1.0, 22, "\n".join(["Pollinators", *CHOICES]))
+    assert row["span"] == text[text.index("Pollinators") : text.index("\n\nHere")]
+    assert row["item_spans"] == [{"start": 0, "end": len(row["item_text"])}]
+
+
+@pytest.mark.parametrize(
+    ("behind", "shown"),
+    [
+        ("", ""),
+        ("\n(A) a marsh (B) a tundra", "\nA) a marsh\nB) a tundra"),
+        ("\na marsh\na tundra", "\na marsh\na tundra"),
+    ],
+)
+def test_of_texts_found_whole_the_one_that_covers_most_is_shown(tmp_path: Path, behind: str, shown: str) -> None:
+    question = "There is most likely going to be fog around:"  # nine words: looked for alone as well
+    items = [{"id": "q", "query": question, "choices": ["a marsh", "a tundra"]}]
+    run = Run(tmp_path, items, [("d", f"He said. {question}{behind}")], settings())
+    [row] = run.decisions.contamination.to_pylist()
+    assert (row["overlap"], row["item_text"], row["span"]) == (1.0, question + shown, question + behind)
+    [item_span] = row["item_spans"]
+    assert item_span["end"] - item_span["start"] == len(question + shown)
 
 
 def test_a_short_question_is_tested_beside_a_long_passage(tmp_path: Path) -> None:

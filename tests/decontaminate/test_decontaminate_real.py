@@ -124,6 +124,33 @@ def test_planted_leaks_are_found(real: tuple[Index, dict[str, Any]]) -> None:
 
 
 @needs_data
+@pytest.mark.parametrize("joint", ["\n", ", "])
+def test_choices_as_plain_lines_are_found_and_both_sides_correspond(
+    real: tuple[Index, dict[str, Any]], joint: str
+) -> None:
+    index, built = real
+    for name in ("openbook_qa", "arc_easy"):
+        if name not in built["benchmarks"]:
+            continue
+        path = DATA / "06_benchmarks" / f"{name}.jsonl.gz"
+        planted = {}
+        for item, row in zip(read_items(str(path)), read_jsonl(path), strict=True):
+            text = re.sub(r"^Question:\s*", "", row["query"]) + "\n" + joint.join(row["choices"])
+            if len(normal_words(text)) >= 8:
+                planted[item.id] = f"We went on to the old house.\n\n{text}\n\nSo then it was told by all who came."
+        decisions = decide(batches_of(list(planted.items()), index), index, Common.none(index), settings())
+        own = [
+            row for row in decisions.contamination.to_pylist() if (row["benchmark"], row["item"]) == (name, row["id"])
+        ]
+        assert len(own) >= 0.97 * len(planted)
+        for row in own:  # a phrase may stand more often in the document than in the item
+            there = [planted[row["id"]].encode()[span["start"] : span["end"]] for span in row["spans"]]
+            here = [row["item_text"].encode()[span["start"] : span["end"]] for span in row["item_spans"]]
+            words = [set(normal_words(" ".join(part.decode() for part in parts))) for parts in (there, here)]
+            assert words[0] == words[1], row
+
+
+@needs_data
 def test_clean_text_is_left_alone(real: tuple[Index, dict[str, Any]]) -> None:
     index, _ = real
     from fastwarc.warc import ArchiveIterator, WarcRecordType
