@@ -10,11 +10,12 @@ from typing import Any
 
 from curate.cache import sha256_file
 from curate.errors import InputError, UsageError
-from curate.report.run import RunFolder
+from curate.report.run import RunFolder, count_rows
 from curate.tokens.shard import TokenSource
 
 CANARIES = "canaries"  # the stream of tokens that the phase encode plants
 SPLITS = ("train", "validation")
+_SHOWN = 5  # absent files that a message names
 AGAIN = "Run the recipe again, or restore the file from where it was written."
 
 
@@ -49,11 +50,15 @@ class Selection:
             raise UsageError(
                 f"{path}: this run is not finished: it has no manifest.json, which is written last. {again}"
             )
-        collected = tuple(name for name in run.sources if _has_documents(run, name) or _has_tokens(run, name))
-        if not collected:
+        if not reached(run, "collect"):
             raise UsageError(
                 f"{path}: this run ended before its documents were collected. Run its recipe without --until."
             )
+        collected = tuple(
+            name
+            for name in run.sources
+            if _has_documents(run, name) or _has_tokens(run, name) or (kept_of(run, name) and not _is_tokens(run, name))
+        )
         unknown = [name for name in sources if name not in collected]
         if unknown:
             raise UsageError(f"--source {unknown[0]}: the run has no such source. It has: {', '.join(collected)}.")
@@ -62,8 +67,13 @@ class Selection:
 
     @cached_property
     def with_documents(self) -> tuple[str, ...]:
-        """Sources with texts; token files that a recipe reads have none."""
+        """Sources with texts; token files that a recipe reads have none, nor have canaries."""
         return tuple(name for name in self.sources if _has_documents(self.run, name))
+
+    @property
+    def holds_canaries(self) -> bool:
+        """Whether the stream of canaries was asked for by name."""
+        return canaries_of(self.run) in self.sources
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
@@ -101,12 +111,78 @@ def canaries_of(run: RunFolder) -> str | None:
     return CANARIES if run.manifest.get("canaries") and _has_tokens(run, CANARIES) else None
 
 
+def reached(run: RunFolder, phase: str) -> bool:
+    """Return whether a run went on to a phase; `--until` ends it before."""
+    return phase in (run.manifest.get("stages") or {})
+
+
+def kept_of(run: RunFolder, source: str) -> int:
+    """Return the number of a source's documents that the ledger has as kept; 0 of what it does not name."""
+    return int((run.manifest.get("ledger") or {}).get(source, {}).get("kept", 0))
+
+
+def _is_tokens(run: RunFolder, source: str) -> bool:
+    """Return whether the recipe reads a source from token files, of which a run has no texts."""
+    settings = (run.recipe.get("sources") or {}).get(source) or {}
+    return (settings.get("read") or {}).get("kind") == "tokens"
+
+
 def _has_documents(run: RunFolder, source: str) -> bool:
     return bool(run.shards("documents", source))
 
 
 def _has_tokens(run: RunFolder, source: str) -> bool:
     return any(stream.partition("/")[0] == source for stream in run.streams)
+
+
+def check_documents(selection: Selection) -> None:
+    """Hold the document files of each source against the run's ledger, before anything is read or written.
+
+    Raises:
+        InputError: If a source's files are absent, all or some, or hold another number of documents; what is absent is named.
+    """
+    run = selection.run
+    for source in selection.sources:
+        kept = kept_of(run, source)
+        if not kept or _is_tokens(run, source):
+            continue
+        folder = run.path / "documents" / source
+        files = selection.documents(source)
+        there = {path.name for path in files}
+        absent = [
+            path.name for path in run.shards("decisions", source) if path.name not in there
+        ]  # a file each a shard
+        found = sum(count_rows(path) for path in files)
+        if not files:
+            problem = f"has no file of documents, manifest.json says {kept:,} documents."
+        elif found != kept:
+            lacks = (
+                f" Absent: {', '.join(absent[:_SHOWN])}{' and more' if len(absent) > _SHOWN else ''}." if absent else ""
+            )
+            problem = f"holds {found:,} documents, manifest.json says {kept:,}.{lacks}"
+        else:
+            continue
+        raise InputError(str(folder), problem, AGAIN)
+
+
+def check_tokens(selection: Selection) -> None:
+    """Hold the token streams of each source against the run's ledger.
+
+    Raises:
+        InputError: If a source's streams are absent, all or some, or hold another number of documents.
+    """
+    run = selection.run
+    for source in selection.sources:
+        kept = kept_of(run, source)
+        if not kept:
+            continue
+        streams = [name for name in selection.streams if name.partition("/")[0] == source]
+        found = sum(selection.tokens(name, split).num_documents for name in streams for split in SPLITS)
+        if found != kept:
+            problem = f"holds {found:,} documents" if streams else "has no file of ids"
+            raise InputError(
+                str(run.path / "tokens" / source), f"{problem}, manifest.json says {kept:,} documents.", AGAIN
+            )
 
 
 def check_rows(selection: Selection, source: str, documents: int, num_bytes: int) -> None:

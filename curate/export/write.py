@@ -18,10 +18,11 @@ from curate.export.facts import Facts
 from curate.export.folder import MANIFEST, Task, Unfinished, check_target, local_path
 from curate.export.layouts import Layout, Megatron, Nanotron, Npy
 from curate.export.reading import blend, reading
-from curate.export.selection import AGAIN, Selection
+from curate.export.selection import AGAIN, CANARIES, Selection, check_documents, check_tokens, reached
 from curate.export.tokenizer import TokenizerFiles, tokenizer_files
 from curate.progress import make_progress
 from curate.report.collect import build_report
+from curate.report.run import RunFolder
 from curate.tokens.order import Plan
 
 FORMATS = ("megatron", "npy", "nanotron", "parquet", "hf")
@@ -124,23 +125,41 @@ def _check_options(format: str, split: str | None, order: str, sources: Sequence
 
 def _check_contents(selection: Selection, format: str, order: str) -> Plan | None:
     """Return the plan of `--order mixture`; refuse what the run does not have."""
-    path = selection.run.path
+    run, path = selection.run, selection.run.path
+    check_documents(selection)
     if format not in _TOKEN_FORMATS:
+        if selection.holds_canaries:
+            raise UsageError(f"--source {CANARIES}: has ids, no texts. Use --format {', '.join(_TOKEN_FORMATS)}.")
         if not selection.with_documents:
             raise UsageError(
                 f"{path}: its sources are token files, without texts. Use --format {', '.join(_TOKEN_FORMATS)}."
             )
         return None
-    if not selection.streams:
+    if not (run.recipe.get("tokenizer") or run.manifest.get("tokenizer")):
         raise UsageError(
             f"{path}: this run has no tokens, and --format {format} holds ids. Add `tokenizer` to the recipe and run it again, "
             "or use --format parquet or hf, which hold texts."
         )
-    if order == "mixture":
-        if not (path / "mixture.json").is_file():
-            raise UsageError(f"{path}: this run has no mixture.json. Add `mixture` to the recipe and run it again.")
-        return Plan.load(path / "mixture.json")
-    return None
+    if not reached(run, "arrange"):
+        raise UsageError(
+            f"{path}: this run ended before the phase arrange, which writes its tokens, and --format {format} holds ids. Run "
+            "its recipe on, without --until, or use --format parquet or hf, which hold texts."
+        )
+    check_tokens(selection)
+    return _plan(run) if order == "mixture" else None
+
+
+def _plan(run: RunFolder) -> Plan:
+    path = run.path / "mixture.json"
+    if path.is_file():
+        return Plan.load(path)
+    if not run.recipe.get("mixture"):
+        raise UsageError(f"{run.path}: this run has no mixture.json. Add `mixture` to the recipe and run it again.")
+    if not reached(run, "mix"):
+        raise UsageError(
+            f"{run.path}: this run ended before the phase mix, which writes mixture.json. Run its recipe on, without --until."
+        )
+    raise InputError(str(path), "is absent.", AGAIN)
 
 
 def _data_tasks(selection: Selection, format: str, plan: Plan | None) -> list[Task]:

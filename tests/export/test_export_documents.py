@@ -1,6 +1,7 @@
 """Documents as Parquet and as a Hugging Face dataset: every row once, the columns kept, files of bounded size."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -148,6 +149,54 @@ def test_a_changed_document_file_is_named(run_copy: Path, tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"00000.parquet: cannot be read as Parquet"):
         export(run_copy, "parquet", output=tmp_path / "x", quiet=True)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("name", ["hf", "parquet", "npy"])
+def test_absent_documents_are_named(run_copy: Path, tmp_path: Path, name: str) -> None:
+    """A run copied in part: the ledger knows of 88, 20 and 1 documents."""
+    shutil.rmtree(run_copy / "documents/books")
+    expected = r"documents/books: has no file of documents, manifest.json says 20 documents. Run the recipe again"
+    for sources in ([], ["books"], ["more", "books"]):
+        with pytest.raises(InputError, match=expected):
+            export(run_copy, name, output=tmp_path / "x", sources=sources, quiet=True)
+    (run_copy / "documents/books").mkdir()
+    for split in ("train", "validation"):
+        with pytest.raises(InputError, match=expected):
+            export(run_copy, name, output=tmp_path / "x", split=split, quiet=True)
+    assert export(run_copy, name, output=tmp_path / "y", sources=["more"], quiet=True).documents == 1
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("split", [None, "train", "validation"])
+def test_an_absent_shard_is_named(run_copy: Path, tmp_path: Path, split: str | None) -> None:
+    """Two shards of a source, one of them with a single split; whichever is away, each split is refused."""
+    folder = run_copy / "documents/books"
+    table = pq.read_table(folder / "00000.parquet")
+    parts = {
+        f"0000{number}.parquet": table.filter(pa.compute.equal(table["split"], of))
+        for number, of in enumerate(("train", "validation"))
+    }
+    assert all(part.num_rows for part in parts.values())
+    shutil.copyfile(run_copy / "decisions/books/00000.parquet", run_copy / "decisions/books/00001.parquet")
+    for name, part in parts.items():
+        pq.write_table(part, folder / name)
+    chosen = [
+        part.num_rows for part, of in zip(parts.values(), ("train", "validation"), strict=True) if split in (None, of)
+    ]
+    made = export(run_copy, "hf", output=tmp_path / "whole", sources=["books"], split=split, quiet=True)
+    assert made.documents == sum(chosen)
+    for name, part in parts.items():
+        (folder / name).unlink()
+        left = 20 - part.num_rows
+        message = rf"documents/books: holds {left} documents, manifest.json says 20. Absent: {name}. Run the recipe"
+        for kind in ("hf", "parquet"):
+            with pytest.raises(InputError, match=message):
+                export(run_copy, kind, output=tmp_path / "x", split=split, quiet=True)
+        (folder / name).touch()  # cut off to nothing
+        with pytest.raises(InputError, match=message):
+            export(run_copy, "hf", output=tmp_path / "x", split=split, quiet=True)
+        pq.write_table(part, folder / name)
     assert not (tmp_path / "x").exists()
 
 

@@ -1,5 +1,6 @@
 """An export is there whole or not at all; killed and run again it has the same bytes; wrong wishes are refused before work."""
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import machine
 import pytest
 from exported import contents
 
-from curate.errors import FolderInUseError, UsageError
+from curate.errors import FolderInUseError, InputError, UsageError
 from curate.export import folder as export_folder
 from curate.export.folder import Task, Unfinished
 from curate.export.write import export
@@ -155,17 +156,40 @@ def test_no_such_run_and_unfinished_runs(run_copy: Path, tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"not finished: it has no manifest.json.* Run its recipe again"):
         export(run_copy, "hf", output=tmp_path / "x")
     (tmp_path / "manifest.json").rename(run_copy / "manifest.json")
-    shutil.rmtree(run_copy / "documents")
-    shutil.rmtree(run_copy / "tokens")
-    with pytest.raises(UsageError, match="ended before its documents were collected"):
+    end_before(run_copy, "collect", "documents", "tokens", "mixture.json")
+    with pytest.raises(UsageError, match=r"ended before its documents were collected. Run its recipe without --until"):
         export(run_copy, "hf", output=tmp_path / "x")
 
 
+def end_before(run: Path, phase: str, *written: str) -> None:
+    """Make of a finished run what `--until` leaves: no later phase in the manifest, and not what they write."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    names = list(manifest["stages"])
+    kept = {name: manifest["stages"][name] for name in names[: names.index(phase)]}
+    (run / "manifest.json").write_text(json.dumps(manifest | {"stages": kept}))
+    for name in written:
+        shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+
+
 def test_a_run_without_tokens_or_mixture(run_copy: Path, tmp_path: Path) -> None:
+    """What was not reached is to be run on; what the recipe does not ask for is to be added; what was lost is named."""
+    recipe = (run_copy / "recipe.yaml").read_text()
     (run_copy / "mixture.json").unlink()
+    with pytest.raises(InputError, match=r"mixture.json: is absent. Run the recipe again"):
+        export(run_copy, "npy", output=tmp_path / "x", order="mixture")
+    end_before(run_copy, "mix")
+    with pytest.raises(UsageError, match=r"ended before the phase mix.* Run its recipe on, without --until"):
+        export(run_copy, "npy", output=tmp_path / "x", order="mixture")
+    (run_copy / "recipe.yaml").write_text(re.sub(r"(?ms)^mixture:\n.*?(?=^\w|\Z)", "", recipe))
     with pytest.raises(UsageError, match=r"no mixture.json. Add `mixture`"):
         export(run_copy, "npy", output=tmp_path / "x", order="mixture")
-    shutil.rmtree(run_copy / "tokens")
+    end_before(run_copy, "arrange", "tokens")
+    for name in ("megatron", "npy", "nanotron"):
+        with pytest.raises(UsageError, match=r"ended before the phase arrange.* Run its recipe on, .* parquet or hf"):
+            export(run_copy, name, output=tmp_path / "x")
+    (run_copy / "recipe.yaml").write_text(re.sub(r"(?ms)^(mixture|tokenizer):\n.*?(?=^\w|\Z)", "", recipe))
+    manifest = json.loads((run_copy / "manifest.json").read_text())
+    (run_copy / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != "tokenizer"}))
     with pytest.raises(UsageError, match=r"no tokens.* Add `tokenizer` to the recipe .* --format parquet or hf"):
         export(run_copy, "megatron", output=tmp_path / "x")
     assert export(run_copy, "parquet", output=tmp_path / "x", quiet=True).documents == 109
