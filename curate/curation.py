@@ -42,7 +42,7 @@ VERSIONS = dict.fromkeys(PHASES, 1) | {
     "extract": 4,
     "encode": 3,
     "arrange": 2,
-    "mix": 4,
+    "mix": 5,
     "cluster": 4,
     "choose": 4,
     "decontaminate": 5,

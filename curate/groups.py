@@ -293,6 +293,12 @@ class ByLabel(Settings):
             for axis, groups in zip(self.axes(), self._by_column().values(), strict=True)
         )
 
+    def listed(self) -> tuple[tuple[str, ...], ...]:
+        """Return, for each axis, the groups that the recipe lists: all but a `rest` that nothing is said of."""
+        if self.repeat is not None:
+            return tuple(tuple(name for name in axis.labels if name != REST) for axis in self.axes())
+        return tuple(tuple(groups) for groups in self._by_column().values())
+
     def total(self) -> Fraction:
         """Return the weight of all cells together."""
         if self.weight is not None:

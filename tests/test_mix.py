@@ -105,6 +105,37 @@ def test_a_source_of_weight_zero_is_never_drawn():  # case mix-003
     assert mixture["warnings"] == []
 
 
+@pytest.mark.parametrize(
+    ("groups", "more", "forgotten"),
+    [
+        ({"py": {}}, {}, ["c"]),
+        ({"py": {"weight": 1}}, {}, ["c"]),
+        ({"py": {}, "c": {}}, {}, []),
+        ({"py": {"weight": 1}, "c": {"weight": 0}}, {}, []),  # the recipe says so
+        ({"py": {}}, {"multiply": ({"by": "lang", "factors": {"py": 1, "*": 0}},)}, []),
+        ({"py": {}}, {"stages": ({"until_tokens": 500}, {"weights": {"code/py": 1}})}, ["c"]),
+        ({"py": {}}, {"stages": ({"until_tokens": 500}, {"weights": {"code/py": 1, "code/rest": 1}})}, []),
+        ({"py": {}, "c": {}}, {"stages": ({"weights": {"code/py": 1}},)}, ["c"]),
+        ({"py": {}, "c": {}}, {"stages": ({"weights": {"code/py": 1, "code/rest": 0}},)}, []),
+    ],
+)  # fmt: skip
+def test_groups_that_the_recipe_forgets_are_told(groups, more, forgotten):
+    # Of the group `rest`, here called c, are 40 windows and a token behind them.
+    groups = {("rest" if name == "c" else name): one for name, one in groups.items()}
+    code = {"by": "lang", "groups": groups} | ({} if "weight" in groups["py"] else {"weight": 1})
+    mixture = plan({"code": code}, {"code/py": 1001, "code/rest": 401}, tokens=1000, **more)
+    told = "Group 'code/rest' has no weight and is never drawn: 401 tokens."
+    assert [one for one in mixture["warnings"] if "never drawn" in one] == ([told] if forgotten else [])
+
+
+def test_values_below_a_table_of_repetitions_are_told():
+    code = {"by": "stars", "weight": 1, "repeat": {"5": 0, "10": 2}}
+    mixture = plan({"code": code}, {"code/5-9": 501, "code/10-": 901, "code/rest": 31}, tokens=1000)
+    assert [one for one in mixture["warnings"] if "never drawn" in one] == [
+        "Group 'code/rest' has no weight and is never drawn: 31 tokens."
+    ]
+
+
 def test_weights_count_tokens_not_documents():  # case mix-004
     mixture = plan(
         {"long": 0.5, "short": 0.5}, {"long": stream(1000, 1000), "short": stream(100_000, 10)}, tokens=200_000

@@ -14,6 +14,7 @@ from math import floor
 from typing import Any
 
 from curate.errors import StageError
+from curate.groups import ByLabel
 from curate.mix.rules import exact
 from curate.mix.settings import Mixture, MixtureStage, UpTo
 from curate.mix.shares import round_to_windows, share
@@ -81,6 +82,7 @@ def plan_mixture(settings: Mixture, available_tokens: Mapping[str, int], *, wind
                 for text in _few(_stage_warnings(settings, stage, available_tokens, window, len(stages)))
             ),
             *_few(_warnings(settings, totals, stages[-1], window)),
+            *_few(_forgotten_groups(settings, cells, available_tokens)),
             *_unmet_groups(settings, sources, totals),
         ],
         "sources": totals,
@@ -437,6 +439,52 @@ def _warnings(
             )
             found[text] = "are repeated", text
     return list(found.values())
+
+
+def _forgotten_groups(
+    settings: Mixture,
+    cells: Mapping[str, tuple[str, tuple[str, ...]]],
+    available: Mapping[str, int],
+) -> list[tuple[str, str]]:
+    """Return the groups with tokens that no stage draws, though the recipe does not say so: kind and text."""
+    named, ones = (
+        settings.named(),
+        dict.fromkeys(cells, 1),
+    )  # whatever there is: what has no window, or no room, has a weight
+    written = settings.stages or (MixtureStage(),)
+    weighted = {name for stage in written for name, one in stage_weights(settings, stage, ones, ones, 1).items() if one}
+    return [
+        (
+            "have no weight and are never drawn",
+            f"Group '{name}' has no weight and is never drawn: {available[name]:,} tokens.",
+        )
+        for name, (source, groups) in cells.items()
+        if groups and available[name] and (source in named or not isinstance(settings.weights, Mapping))
+        if name not in weighted and not _says_zero(settings, name, source, groups)
+    ]
+
+
+def _says_zero(settings: Mixture, name: str, source: str, groups: Sequence[str]) -> bool:
+    """Return whether a recipe itself gives a group, or its source, a weight, a repetition or a factor of 0."""
+    written: list[Any] = [settings.weights, *(stage.weights for stage in settings.stages)]
+    for weights in written:
+        for one in (name, source) if isinstance(weights, Mapping) else ():
+            if one in weights and not (weights[one].total() if isinstance(weights[one], ByLabel) else weights[one]):
+                return True
+    by_label = settings.by_label(source)
+    if by_label is not None:
+        listed = by_label.listed()
+        tables = by_label.stated()
+        if any(
+            group in names and not table[group]
+            for group, names, table in zip(groups[: len(tables)], listed, tables, strict=True)
+        ):
+            return True
+    return any(
+        not table[group]
+        for stage in settings.stages or (MixtureStage(),)
+        for table, group in zip(settings.factors(source, stage), groups, strict=True)
+    )
 
 
 def _unmet_groups(settings: Mixture, sources: Sequence[str], totals: Mapping[str, Mapping[str, Any]]) -> list[str]:
