@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from curate.export.selection import Selection
+from curate.export.selection import Selection, canaries_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,12 @@ class Facts:
     def name(self) -> str:
         """Name of the recipe."""
         return str(self.report.get("recipe") or "corpus")
+
+    @property
+    def with_canaries(self) -> bool:
+        """Whether the files hold the items that the run leaked on purpose: with the order of training, or by name."""
+        selection = self.selection
+        return canaries_of(selection.run) is not None and (self.order == "mixture" or selection.holds_canaries)
 
     @cached_property
     def recipe(self) -> Mapping[str, Any]:

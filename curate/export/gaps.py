@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from curate.export.facts import Facts
 from curate.export.markdown import code, text
 from curate.export.selection import canaries_of
 from curate.export.survey import NOT_STATED
+from curate.export.treatment import untested
 from curate.report.display import number, share
 
 MAX_WARNINGS = 20
+_LEAKED = "LEAKED ON PURPOSE:"  # how the run's warning of its canaries begins
 _CHECKS = {  # steps by what they look at
     "the language of a document": ("language",),
     "words that offend": ("bad_words",),
@@ -32,10 +34,15 @@ def _reading(facts: Facts) -> Iterator[str]:
     if report.get("sample"):
         yield f"Only a sample of {share(report['sample'], 1)} of the documents was read."
     canaries = canaries_of(selection.run)
-    if canaries is not None and (facts.order == "mixture" or canaries in selection.sources):
+    if facts.with_canaries:
         yield (
             "**These ids hold benchmark items that were leaked on purpose** (canaries), to measure what leaks do: no model "
             "trained on them may be judged by those benchmarks."
+        )
+    elif selection.run.manifest.get("canaries"):
+        yield (
+            "The training data of the run holds benchmark items that were leaked on purpose (canaries). The files of this "
+            "folder do not."
         )
     others = [name for name in selection.run.sources if name not in (*selection.sources, canaries)]
     if others:
@@ -92,10 +99,11 @@ def _whole_corpus(facts: Facts) -> Iterator[str]:
         yield "Copies of documents were not looked for."
     if not recipe.get("decontaminate"):
         yield "No benchmark was looked for: scores of models trained on this corpus may be too high."
-    benchmarks: Mapping[str, Any] = (report.get("contamination") or {}).get("benchmarks", {})
-    untested = {name: one["num_untested"] for name, one in benchmarks.items() if one.get("num_untested")}
-    for name, count in untested.items():
-        yield f"{_count(count, 'item')} of the benchmark {text(name)} could not be looked for: too short."
+    for name in (report.get("contamination") or {}).get("benchmarks", {}):
+        reasons = Counter(untested(facts, name))
+        if reasons:
+            why = ", ".join(f"{text(reason)} ({number(count)})" for reason, count in reasons.most_common())
+            yield f"{_count(reasons.total(), 'item')} of the benchmark {text(name)} could not be looked for: {why}."
     if not recipe.get("validation"):
         yield "No documents were set aside for validation."
     for source, one in (report.get("validation") or {}).items():
@@ -112,7 +120,11 @@ def _whole_corpus(facts: Facts) -> Iterator[str]:
 
 
 def _warnings(facts: Facts) -> Iterator[str]:
-    warnings = list(facts.report.get("warnings") or ())
+    warnings = [
+        warning
+        for warning in facts.report.get("warnings") or ()
+        if facts.with_canaries or not str(warning).startswith(_LEAKED)  # of a stream that these files do not hold
+    ]
     for warning in warnings[:MAX_WARNINGS]:
         yield f"Warning of the run: {text(warning)}"
     if len(warnings) > MAX_WARNINGS:

@@ -100,6 +100,13 @@ def _snippet(name: str, order: str, ids: Mapping[str, Any]) -> str:
     )
 
 
+def drawn_shares(mixture: Mapping[str, Any]) -> dict[str, float]:
+    """Return each stream's share of all tokens that a mixture draws, what is planted on top included: they add up to 1."""
+    drawn = {name: int(one.get("tokens_drawn") or 0) for name, one in (mixture.get("sources") or {}).items()}
+    total = sum(drawn.values())
+    return {name: tokens / total if total else 0.0 for name, tokens in drawn.items()}
+
+
 def blend(written: Mapping[str, Mapping[str, Any]], mixture: Mapping[str, Any]) -> dict[str, Any]:
     """Return Megatron's `--per-split-data-args-path`: for each split, weights and prefixes in turns.
 
@@ -107,7 +114,7 @@ def blend(written: Mapping[str, Mapping[str, Any]], mixture: Mapping[str, Any]) 
     divided over its files by their tokens.
     """
     splits: dict[str, Any] = {}
-    sources = mixture.get("sources") or {}
+    shares = drawn_shares(mixture)
     for split, name in (("train", "train"), ("validation", "valid")):
         files = {path: one for path, one in written.items() if one["split"] == split}
         totals: dict[str, int] = {}
@@ -116,9 +123,8 @@ def blend(written: Mapping[str, Mapping[str, Any]], mixture: Mapping[str, Any]) 
         words: list[str] = []
         for path, one in files.items():
             weight = one["tokens"] / sum(totals.values())
-            if split == "train" and sources:  # a source that the mixture does not name is not drawn
-                share = sources.get(one["source"], {}).get("weight_realised", 0)
-                weight = share * one["tokens"] / totals[one["source"]]
+            if split == "train" and shares:  # a source that the mixture does not name is not drawn
+                weight = shares.get(one["source"], 0) * one["tokens"] / totals[one["source"]]
             if weight:
                 words += [f"{weight:.9g}", path.removesuffix(".bin")]
         splits[name] = words or None

@@ -7,6 +7,8 @@ from typing import Any
 
 from curate.export.facts import Facts
 from curate.export.markdown import code, table, text
+from curate.export.reading import drawn_shares
+from curate.export.selection import CANARIES
 from curate.report.display import num_bytes, number, share
 from curate.report.funnel import MAX_BOUNDS, STAGES
 
@@ -122,9 +124,8 @@ def benchmarks(facts: Facts) -> Iterator[str]:
         return
     action = {"drop": "removed", "cut": "kept without the matching span", "flag": "kept and listed"}
     yield (
-        f"Documents that share runs of words (n-grams of {settings.get('min_ngram')} to {settings.get('ngram')} words, by the "
-        f"length of the item) with at least {share(settings.get('threshold'), 1)} of a benchmark item were "
-        f"{action.get(str(settings.get('action')), 'treated')}."
+        f"Documents that share runs of words ({_ngrams(settings)}) with at least {share(settings.get('threshold'), 1)} of a "
+        f"benchmark item were {action.get(str(settings.get('action')), 'treated')}."
     )
     yield ""
     found = (facts.report.get("contamination") or {}).get("benchmarks", {})
@@ -132,7 +133,7 @@ def benchmarks(facts: Facts) -> Iterator[str]:
         [
             text(name),
             number(one.get("items")),
-            number(one.get("num_untested")),
+            number(len(untested(facts, name))),
             number(one.get("found")),
             share(one.get("found"), one.get("items")),
             number(one.get("documents")),
@@ -141,9 +142,24 @@ def benchmarks(facts: Facts) -> Iterator[str]:
     ]
     if rows:
         yield from table(
-            ["benchmark", "items:", "of them too short to look for:", "items found:", "share:", "documents:"], rows
+            ["benchmark", "items:", "of them not looked for:", "items found:", "share:", "documents:"], rows
         )
     yield "Found are copies and near copies of the wording; paraphrases and translations are not."
+
+
+def untested(facts: Facts, benchmark: str) -> list[str]:
+    """Return why each item of a benchmark that could not be looked for was not, as the manifest says."""
+    asked = (facts.selection.run.manifest.get("decontamination") or {}).get("benchmarks") or {}
+    return [str(item["reason"]) for item in (asked.get(benchmark) or {}).get("untested") or ()]
+
+
+def _ngrams(settings: Mapping[str, Any]) -> str:
+    """Return the lengths of n-grams in use: a text of fewer words than `min_ngram`, or a smaller `ngram`, makes them shorter."""
+    longest = settings["ngram"]
+    shortest = min(settings[name] for name in ("ngram", "min_ngram", "min_words") if name in settings)
+    if shortest == longest:
+        return f"n-grams of {longest} words"
+    return f"n-grams of {shortest} to {longest} words, by the length of the item"
 
 
 def personal(facts: Facts) -> Iterator[str]:
@@ -229,17 +245,23 @@ def mixture(facts: Facts) -> Iterator[str]:
         )
     )
     yield ""
+    shares = drawn_shares(plan)
     rows = [
         [
             code(name),
             share(one.get("weight_normalised"), 1),
-            share(one.get("weight_realised"), 1),
+            share(shares[name], 1),
             number(one.get("tokens_drawn")),
             number(round(one["epochs"], 3)) if one.get("epochs") is not None else "–",
         ]
         for name, one in plan["sources"].items()
     ]
     yield from table(["source", "asked:", "realised:", "tokens drawn:", "epochs:"], rows)
+    if canaries := facts.selection.run.manifest.get("canaries"):
+        yield (
+            f"Asked are shares of what the recipe asks for; {code(CANARIES)} come on top of it "
+            f"({number(canaries['documents'])} documents), and realised are shares of all tokens that are drawn."
+        )
     stages = plan.get("stages") or ()
     if len(stages) > 1:
         yield f"In {len(stages)} stages, up to token {', '.join(number(stage['until_tokens']) for stage in stages)}."

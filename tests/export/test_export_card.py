@@ -9,9 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from exported import HOSTILE
 
+from curate.errors import UsageError
+from curate.export.facts import Facts
+from curate.export.gaps import gaps
 from curate.export.markdown import code, fenced, table, text
 from curate.export.selection import Selection
 from curate.export.survey import survey
+from curate.export.treatment import benchmarks
 from curate.export.write import export
 
 
@@ -114,10 +118,27 @@ def test_canaries_are_no_part_of_a_corpus(run_copy: Path, tmp_path: Path) -> Non
     shutil.copytree(run_copy / "tokens/more", run_copy / "tokens/canaries")
     manifest = json.loads((run_copy / "manifest.json").read_text())
     (run_copy / "manifest.json").write_text(json.dumps(manifest | {"canaries": {"documents": 1}}))
+    report = json.loads((run_copy / "report.json").read_text())
+    drawn = {"web": (3000, 0.75), "books": (1000, 0.25), "canaries": (1000, 0.2)}  # of 4,000 tokens asked, 1,000 on top
+    report["mixture"]["sources"] = {
+        name: {"weight_normalised": share, "tokens_drawn": tokens, "weight_realised": share}
+        for name, (tokens, share) in drawn.items()
+    }
+    report["warnings"] = ["LEAKED ON PURPOSE: 1 benchmark items stand in the training data."]
+    (run_copy / "report.json").write_text(json.dumps(report))
     export(run_copy, "npy", output=tmp_path / "a", quiet=True)
     assert not (tmp_path / "a/train/canaries").exists()
     card = (tmp_path / "a/CARD.md").read_text()
-    assert "leaked on purpose" not in card
+    others = export(run_copy, "hf", output=tmp_path / "d", quiet=True).card.read_text()
+    for one in (card, others):
+        assert (
+            "- The training data of the run holds benchmark items that were leaked on purpose (canaries). The files"
+            in one
+        )
+        assert "ids hold benchmark items" not in one
+        assert "LEAKED" not in one
+    with pytest.raises(UsageError, match=r"--source canaries: has ids, no texts. Use --format megatron, npy, nanotron"):
+        export(run_copy, "hf", output=tmp_path / "e", sources=["web", "canaries"], quiet=True)
     assert "leaves out" not in card
     assert "--format npy\n" in card
     export(run_copy, "npy", output=tmp_path / "b", sources=["web", "canaries"], quiet=True)
@@ -125,7 +146,44 @@ def test_canaries_are_no_part_of_a_corpus(run_copy: Path, tmp_path: Path) -> Non
     for name, options in (("b", {}), ("c", {"order": "mixture"})):
         if options:
             export(run_copy, "npy", output=tmp_path / name, quiet=True, **options)
-        assert "hold benchmark items that were leaked on purpose" in (tmp_path / name / "CARD.md").read_text()
+        card = (tmp_path / name / "CARD.md").read_text()
+        assert "These ids hold benchmark items that were leaked on purpose" in card
+        assert "LEAKED ON PURPOSE" in card
+        assert "The files of this folder do not" not in card
+        rows = [cells(line) for line in section(card, "Mixture").splitlines() if line.startswith("| `")]
+        assert {row[0]: row[2] for row in rows} == {"`web`": "60.0%", "`books`": "20.0%", "`canaries`": "20.0%"}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ("ngram: 13, min_ngram: 5, min_words: 8", "(n-grams of 5 to 13 words, by the length of the item)"),
+        ("ngram: 4, min_ngram: 5, min_words: 8", "(n-grams of 4 words)"),
+        ("ngram: 8, min_ngram: 6, min_words: 3", "(n-grams of 3 to 8 words, by the length of the item)"),
+    ],
+)
+def test_what_was_looked_for_of_benchmarks(run_copy: Path, lengths: str, expected: str) -> None:
+    """Why items were not looked for is the manifest's to say; the lengths of n-grams are those in use."""
+    with (run_copy / "recipe.yaml").open("a") as recipe:
+        recipe.write(f"decontaminate: {{{lengths}, threshold: 0.35, action: drop}}\n")
+    reasons = ["no text but labels and answers"] * 3 + ["fewer than 8 words, also with an answer"]
+    manifest = json.loads((run_copy / "manifest.json").read_text())
+    manifest["decontamination"] = {
+        "benchmarks": {"quiz": {"untested": [{"item": "1", "reason": one} for one in reasons]}}
+    }
+    (run_copy / "manifest.json").write_text(json.dumps(manifest))
+    report = {"contamination": {"benchmarks": {"quiz": {"items": 10, "found": 2, "documents": 5}, "other": {}}}}
+    facts = Facts(Selection.of(run_copy, (), None), "hf", "arranged", report, {}, {}, "")
+    told = "\n".join(gaps(facts))
+    assert (
+        "- 4 items of the benchmark quiz could not be looked for: no text but labels and answers (3), fewer than 8 words, "
+        "also with an answer (1)." in told
+    )
+    assert "benchmark other" not in told
+    told = "\n".join(benchmarks(facts))
+    assert expected in told
+    assert "of them not looked for" in told
+    assert "| quiz | 10 | 4 | 2 | 20.0% | 5 |" in told
 
 
 def test_a_run_that_ended_early(run_copy: Path, tmp_path: Path) -> None:
