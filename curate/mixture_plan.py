@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.decontaminate.canaries import STREAM
 from curate.errors import UsageError
 from curate.groups import CLUSTER_SIZE, LANGUAGE, Axis, group_finder
 from curate.loading import load
 from curate.mix.plan import plan_mixture
+from curate.mix.planted import with_planted
 from curate.mix.settings import Mixture
 from curate.mix.weights import BYTES_PER_TOKEN
 from curate.recipe import Recipe
@@ -36,6 +38,9 @@ def plan(
     allow_code: bool = False,
 ) -> dict[str, Any]:
     """Return what `mixture.json` would hold, with `available`: where the numbers of tokens are from.
+
+    Canaries come on top. How many windows they take is known from a run that planted the same; else `planted` has None for its
+    windows, and no other number counts them.
 
     Args:
         path: The recipe.
@@ -71,7 +76,52 @@ def plan(
         )
         tokens = _estimated(recipe, mixture)
     result = plan_mixture(mixture, tokens, window=recipe.window(), seed=recipe.seed)
+    if _plants(recipe):
+        planted = None if run is None else _planted_of(RunFolder.open(run), recipe, allow_code)
+        result = _without_planted(result, recipe) if planted is None else with_planted(result, STREAM, planted)
     return {"recipe": recipe.name, "available": origin, **result}
+
+
+# -- canaries ----------------------------------------------------------------------------------------------------------
+
+
+def _plants(recipe: Recipe) -> bool:
+    return bool(recipe.decontaminate and recipe.decontaminate.canaries and recipe.decontaminate.canaries.copies)
+
+
+def _planted_of(run: RunFolder, recipe: Recipe, allow_code: bool) -> int | None:
+    """Return the tokens of the canaries that a run has planted, or None if it planted others."""
+    before = load(run.path / "recipe.yaml", allow_code=allow_code, base=run.base)
+    if not _plants(before) or STREAM not in run.streams:
+        return None
+    same = all(_canaries_follow(before)[name] == value for name, value in _canaries_follow(recipe).items())
+    return _train_tokens(run, STREAM) if same else None
+
+
+def _canaries_follow(recipe: Recipe) -> dict[str, Any]:
+    """Return what of a recipe decides what canaries are planted."""
+    settings = recipe.decontaminate
+    assert settings is not None
+    return {
+        "canaries": settings.canaries,
+        "benchmarks": settings.benchmarks,
+        "seed": recipe.seed,
+        "window": recipe.window(),
+    }
+
+
+def _without_planted(result: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Return a plan which says that canaries are not counted in it."""
+    assert recipe.decontaminate is not None
+    assert recipe.decontaminate.canaries is not None
+    settings = recipe.decontaminate.canaries
+    text = (
+        f"Canaries (decontaminate.canaries) come on top of the budget and are not counted here: at least {settings.copies:,} "
+        f"copies of up to {settings.items // 2:,} items of each benchmark. How many windows they take is known only when the "
+        "benchmarks are read: name a run with the same canaries (--run)."
+    )
+    planted = {"stream": STREAM, "windows": None, "tokens": None, "share": None, "before": result["tokens"]}
+    return result | {"planted": planted, "warnings": [*result["warnings"], text]}
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------
@@ -243,7 +293,13 @@ def _place_of(run: RunFolder, source: str, column: str) -> tuple[str, ...]:
 def plan_lines(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the plan as a table for a terminal."""
     budget = f"{result['tokens']:,} tokens in {result['num_slots']:,} windows of {result['window']:,}"
-    yield f"{one_line(result['recipe'])}: {budget}, order: {result['order']}."
+    planted, on_top = result.get("planted"), ""
+    if planted is not None and planted["windows"] is None:
+        on_top = ", and canaries on top"
+    elif planted is not None:
+        share = _percent(planted["share"])
+        on_top = f", of which canaries, on top of the budget: {planted['tokens']:,} in {planted['windows']:,}, {share}"
+    yield f"{one_line(result['recipe'])}: {budget}{on_top}; order: {result['order']}."
     yield f"Available: {result['available']}."
     yield ""
     rows = [("", "tokens", "", "", "share", "", "", "", ""), ("source", *_COLUMNS), *_rows(result)]

@@ -13,6 +13,7 @@ from machine import prose, run, write_jsonl
 from curate.decontaminate.canaries import STREAM
 from curate.errors import RecipeError, StageError
 from curate.mix.planted import with_planted
+from curate.mixture_plan import plan, plan_lines
 from curate.recipe import Train
 from curate.report.collect import build_report
 from curate.report.page import render
@@ -40,9 +41,9 @@ MIXTURE: dict[str, Any] = {
 def test_a_planted_stream_is_spread_over_the_stages() -> None:
     # 50 tokens are six windows of 8; of six windows the first quarter of training gets floor(1.5), the rest the others.
     mixture = with_planted(MIXTURE, STREAM, 50)
-    plan = Plan.load(mixture)
-    assert plan.names == (STREAM, "web")
-    assert plan.stages == ((1, 10), (5, 30))
+    loaded = Plan.load(mixture)
+    assert loaded.names == (STREAM, "web")
+    assert loaded.stages == ((1, 10), (5, 30))
     assert [stage["until_tokens"] for stage in mixture["stages"]] == [88, 368]
     assert mixture["planted"] == {"stream": STREAM, "windows": 6, "tokens": 48, "share": 6 / 46, "before": 320}
     assert (mixture["tokens"], mixture["num_slots"]) == (368, 46)
@@ -127,8 +128,8 @@ def test_leaked_items_are_on_top_of_all_else(recipe: Path, tmp_path: Path) -> No
 
     # Each copy of a leaked item is a document; three of each lie in whole windows; a clean item is nowhere.
     source = TokenSource.open(here / "tokens" / STREAM)
-    plan = Plan.load(here / "mixture.json")
-    planted = plan.sources[plan.names.index(STREAM)]
+    loaded = Plan.load(here / "mixture.json")
+    planted = loaded.sources[loaded.names.index(STREAM)]
     assert planted.windows_drawn == planted.windows_available > 0
     texts = {name: row["prompt_text"] + row["answer_text"] for row in rows for name in row["ids"]}
     ends = source.document_ends.tolist()
@@ -157,11 +158,25 @@ def test_leaked_items_are_on_top_of_all_else(recipe: Path, tmp_path: Path) -> No
     assert "LEAKED" not in (tmp_path / "base" / "manifest.json").read_text()
     assert streams(tmp_path / "base") == streams(here)
     other = Plan.load(tmp_path / "base" / "mixture.json")
-    drawn = {one.name: one.windows_drawn for one in plan.sources}
+    drawn = {one.name: one.windows_drawn for one in loaded.sources}
     assert {one.name: one.windows_drawn for one in other.sources} == {name: drawn[name] for name in ("one", "two")}
     mixture = json.loads((here / "mixture.json").read_text())
     assert mixture["planted"]["before"] == 6400
     assert sum(one["weight_realised"] for one in mixture["sources"].values()) == pytest.approx(1)
+    # The plan from this run counts them as the run does; from others it says that it does not.
+    planned = plan(recipe, run=here)
+    assert {name: value for name, value in planned.items() if name not in ("recipe", "available")} == mixture
+    windows = mixture["planted"]["windows"]
+    assert f", on top of the budget: {windows * 64:,} in {windows:,}, " in next(plan_lines(planned))
+    for without in (
+        plan(recipe, run=here, sets=["decontaminate.canaries.copies=4"]),
+        plan(recipe, run=tmp_path / "base"),
+        plan(recipe, available="one=10k,two=10k"),
+    ):
+        assert (without["num_slots"], without["planted"]["windows"]) == (100, None)
+        assert "6,400 tokens in 100 windows of 64, and canaries on top;" in next(plan_lines(without))
+        assert "copies of up to 3 items of each benchmark" in without["warnings"][-1]
+    assert "planted" not in plan(recipe, run=here, sets=["decontaminate.canaries.copies=0"])
     page = render(build_report(here))
     assert f"Planted on top of the budget: {mixture['planted']['tokens']:,} tokens of <bdi>canaries</bdi>" in page
 
