@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import curate
-from curate.errors import RecipeError
+from curate.decontaminate.items import read_benchmark
+from curate.errors import InputError, RecipeError
 from curate.runner import check
 from curate.tasks.benchmarks import benchmark_inputs
 
@@ -67,7 +69,8 @@ def write(path: Path, *rows: Any) -> None:
 def test_what_cannot_work_is_refused_with_its_line(tmp_path: Path, benchmark: Any, key: str, message: str) -> None:
     write(tmp_path / "q.jsonl", ROW)
     write(tmp_path / "q.parquet", ROW)
-    first = "q.jsonl" if isinstance(benchmark, str) else "in/a.txt"
+    write(tmp_path / "first.jsonl", ROW)
+    first = "q.jsonl" if isinstance(benchmark, str) else "first.jsonl"
     path = recipe(tmp_path, [first, benchmark])
     line = path.read_text().split("\n").index(f'   "{first}",') + 2  # of what stands behind the first benchmark
     with pytest.raises(RecipeError) as caught:
@@ -157,19 +160,91 @@ def test_what_save_to_disk_wrote(tmp_path: Path) -> None:
     assert (name, files) == ("train", ["data-00000-of-00001.arrow"])  # there is no other split: it is the benchmark
 
 
-def test_a_run_says_how_each_benchmark_was_read(tmp_path: Path) -> None:
+def test_a_run_says_how_each_benchmark_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "q.jsonl", ROW)
-    write(tmp_path / "gsm8k.jsonl", {"question": ROW["question"], "answer": "3"})
+    write(
+        tmp_path / "gsm8k.jsonl",
+        {"question": f"{ROW['question']} Say why.", "answer": "3"},
+        {"question": "Why?", "answer": "3"},
+    )
+    (tmp_path / "copy.jsonl").write_bytes((tmp_path / "q.jsonl").read_bytes())
     own = {"question": "question", "choices": "opts", "answer": {"pick": "answer"}}
-    path = recipe(tmp_path, [{"path": "q.jsonl", "fields": own}, "gsm8k.jsonl"])
+    path = recipe(tmp_path, [{"path": "q.jsonl", "fields": own}, "gsm8k.jsonl", "copy.jsonl"])
     result = curate.run(
         path, output=tmp_path / "run", cache=tmp_path / "cache", quiet=True, until="decontaminate", workers=1
     )
     found = result.manifest["decontamination"]["benchmarks"]
     assert {name: (one["mapping"], one["mapping_by"], one["items"]) for name, one in found.items()} == {
         "q": ("fields", "recipe", 1),
-        "gsm8k": ("gsm8k", "recognised", 1),
+        "gsm8k": ("gsm8k", "recognised", 2),
+        "copy": ("general", "", 1),
     }
+    warnings = [
+        f"decontaminate.benchmarks: {tmp_path}/copy.jsonl has the same bytes as {tmp_path}/q.jsonl: take one of them out.",
+        "decontaminate.benchmarks: gsm8k: 1 of 2 items (50.0%) cannot be looked for: "
+        "1 fewer than 8 words, also with an answer.",
+    ]
+    assert result.manifest["warnings"] == warnings
+    assert [line for line in capsys.readouterr().err.splitlines() if "note:" in line] == [
+        f"  note: {one}" for one in warnings
+    ]
     assert found["q"]["parts"] == {"question": 1, "context": 0, "choice": 2, "answer": 1}
     assert found["q"]["left_out"] == {"answer": "tells which answer is gold"}
     assert found["q"]["passed_over"] == {}
+
+
+def test_a_benchmark_of_which_nothing_can_be_looked_for_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "q.jsonl", ROW)
+    write(
+        tmp_path / "only.jsonl", {"answer": "the third lock of the seven gates", "id": 3}, {"question": "Why?", "id": 4}
+    )
+    path = recipe(tmp_path, ["q.jsonl", "only.jsonl"])
+    check(path)  # only the whole file shows it
+    with pytest.raises(InputError) as caught:
+        curate.run(path, output=tmp_path / "run", cache=tmp_path / "cache", quiet=True, until="measure", workers=1)
+    assert str(caught.value).startswith(
+        f"{tmp_path}/only.jsonl: 2 of 2 items (100.0%) cannot be looked for: 1 no text but labels and answers; "
+        "1 fewer than 8 words, also with an answer. Say in decontaminate.benchmarks which `fields` hold the question"
+    )
+
+
+GOOD = json.dumps(ROW).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("empty.jsonl", b"", "holds no benchmark item"),
+        ("blank.jsonl", b"\n \n\n", "holds no benchmark item"),
+        ("array.json", b"[]", "holds no benchmark item"),
+        ("broken.jsonl", b'{"question": "Which lock\n' + GOOD, "line 1 is no JSON"),
+        ("second.jsonl", GOOD + b"{\n", "line 2 is no JSON"),
+        ("wide.jsonl", GOOD.decode().encode("utf-16"), "is UTF-16 text, which is not read here"),
+        ("table.csv", b"question,answer\nWhich lock,the third\n", "write it as JSON Lines or Parquet"),
+        ("text.txt", b"Which lock has seven gates?\n", "write it as JSON Lines or Parquet"),
+        ("half.parquet", b"PAR1" + b"\0" * 40 + b"PAR1", "row 1 cannot be read"),
+        ("half.jsonl.gz", gzip.compress(GOOD)[:-12], "cannot be decompressed"),
+        ("scalars.jsonl", b"1\n2\n", "line 1 is no JSON object but int"),
+        ("scalars.json", b'["a", "b"]', "its element 1 is str"),
+    ],
+)  # fmt: skip
+def test_what_a_run_would_refuse_is_refused_by_check(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
+    write(tmp_path / "q.jsonl", ROW)
+    (tmp_path / name).write_bytes(data)
+    path = recipe(tmp_path, ["q.jsonl", name])
+    with pytest.raises(RecipeError) as caught:
+        check(path)
+    [said] = caught.value.problems
+    assert said.key == "decontaminate.benchmarks.1"
+    with pytest.raises(InputError) as read:
+        read_benchmark(str(tmp_path / name))
+    assert problem in said.message
+    assert said.message == str(read.value)
+
+
+def test_a_row_that_only_seems_to_have_a_known_form_passes_check(tmp_path: Path) -> None:
+    write(
+        tmp_path / "gsm8k.jsonl", {"question": {"stem": ROW["question"]}, "answer": "3"}, {"question": 7, "answer": "3"}
+    )
+    check(recipe(tmp_path, ["gsm8k.jsonl"]))
+    assert len(read_benchmark(str(tmp_path / "gsm8k.jsonl")).items) == 2

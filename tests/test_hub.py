@@ -150,7 +150,7 @@ def test_benchmarks_of_the_hub(hub, tmp_path):
     benchmarks = [{"path": ADDRESS, "config": "en"}, {"path": ADDRESS, "split": "train", "name": "trained on"}]
     recipe = {
         "sources": {"a": {"read": {"kind": "files", "paths": "a.txt"}}},
-        "decontaminate": {"benchmarks": benchmarks, "action": "flag"},
+        "decontaminate": {"benchmarks": benchmarks, "min_words": 1, "action": "flag"},
     }
     (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
     environment = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "home")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,14 @@ def _summary(items: list[Item], texts: list[Text], template: Template, settings:
             for phrase, count in sorted(phrases.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
         ],
     }
+
+
+def told_untested(about: Mapping[str, Any]) -> str:
+    """Return how many of a benchmark's items nobody looks for, and why, of the summary that `build_index` made of it."""
+    reasons = Counter(entry["reason"] for entry in about["untested"])
+    number, items = len(about["untested"]), about["items"]
+    told = "; ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return f"{number:,} of {items:,} items ({number / items:.1%}) cannot be looked for: {told}"
 
 
 def phrases_at(text: str, starts: NDArray[np.int64], n: int) -> list[str]:

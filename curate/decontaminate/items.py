@@ -206,8 +206,7 @@ def read_benchmark(files: BenchmarkFiles | str) -> Benchmark:
     for path, title in zip(files.paths, files.titles or [Path(path).name for path in files.paths], strict=True):
         found = _read_file(path, title, files, reading)
         if not found:
-            remedy = "Take it out of decontaminate.benchmarks, or mend the file."
-            raise InputError(path, "holds no benchmark item.", remedy)
+            raise _without_items(path)
         new = [item for item in found if not item[2] or item[2] not in earlier]
         earlier.update(item[2] for item in found)
         reading.repeated += len(found) - len(new)
@@ -225,16 +224,24 @@ def read_items(path: str) -> list[Item]:
 
 
 def refuse_first(files: BenchmarkFiles) -> None:
-    """Refuse files whose first row the recipe's mapping does not fit, before any work.
+    """Refuse before any work files that hold no row, whose first rows cannot be read, or do not fit the recipe's mapping.
 
     Raises:
         InputError: As `read_benchmark`.
     """
-    if files.mapping == GENERAL or not (files.mapping or files.fields):
-        return
     for path, title in zip(files.paths, files.titles or [Path(path).name for path in files.paths], strict=True):
-        for _ in _items_of(path, title, files, _Reading(), islice(records(path), 1)):
-            break
+        rows = list(islice(records(path), 2))
+        if not rows:
+            raise _without_items(path)
+        try:
+            for _ in _items_of(path, title, files, _Reading(), iter(rows)):
+                break
+        except _UnfitError:  # a mapping that nobody asked for gives way
+            pass
+
+
+def _without_items(path: str) -> InputError:
+    return InputError(path, "holds no benchmark item.", "Take it out of decontaminate.benchmarks, or mend the file.")
 
 
 def _unique(name: str, line: int, title: str, files: BenchmarkFiles, reading: _Reading) -> str:

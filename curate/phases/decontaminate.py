@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.decontaminate.decide import Common, count_common, decide
-from curate.decontaminate.index import Index, build_index
+from curate.decontaminate.index import Index, build_index, told_untested
 from curate.decontaminate.items import BenchmarkFiles
 from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
@@ -33,7 +33,11 @@ MATCHES = pa.schema([("matches", pa.large_list(pa.uint64()))])
 
 
 def index(context: TaskContext, key: str, settings: Decontaminate, benchmarks: Sequence[BenchmarkInputs]) -> None:
-    """Write index.parquet (n-grams of the benchmark items) and summary.json."""
+    """Write index.parquet (n-grams of the benchmark items) and summary.json.
+
+    Raises:
+        InputError: A benchmark that cannot be read in whole, or of which no item can be looked for.
+    """
     with context.writing(key) as output, context.scratch() as scratch:
         addresses: dict[str, str] = {}
         local: list[tuple[str, BenchmarkFiles | str]] = []
@@ -52,7 +56,14 @@ def index(context: TaskContext, key: str, settings: Decontaminate, benchmarks: S
         except InputError as error:  # names the local copy of a remote file
             raise InputError(addresses.get(error.file, error.file), error.problem, error.remedy) from error
         for benchmark in benchmarks:
-            summary["benchmarks"][benchmark.name]["passed_over"] = dict(benchmark.passed_over)
+            about = summary["benchmarks"][benchmark.name]
+            if not about["items_tested"]:
+                remedy = (
+                    "Say in decontaminate.benchmarks which `fields` hold the question (and choices, answer), lower "
+                    "min_words, or take this benchmark out."
+                )
+                raise InputError(benchmark.files[0].url, f"{told_untested(about)}.", remedy)
+            about["passed_over"] = dict(benchmark.passed_over)
         output.path("summary.json").write_text(json.dumps(summary, ensure_ascii=False))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from curate.cache import key_of, stage_key
@@ -11,6 +11,7 @@ from curate.plan import Task
 from curate.tasks.benchmarks import benchmark_inputs
 
 if TYPE_CHECKING:
+    from curate.phases.benchmark_files import BenchmarkInputs
     from curate.phases.cluster import ShardOfCorpus
     from curate.phases.measure import LastMeasure
     from curate.tasks.run import Run, ShardOfRun
@@ -26,7 +27,30 @@ def benchmark_index(run: Run) -> str | None:
     benchmarks = benchmark_inputs(run.recipe, run.cache)
     key = run.key("measure", index=[benchmark.identity() for benchmark in benchmarks], stage=stage_key(settings))
     run.perform("measure", [Task("measure", "", "benchmarks", (key,), index, (key, settings, benchmarks))])
+    summary = json.loads(run.entry(key).path("summary.json").read_text())
+    for text in [*_copies(benchmarks), *_untested(summary)]:
+        run.account.warnings.append(text)
+        run.progress.note(f"  note: {text}")
     return key
+
+
+def _copies(benchmarks: Sequence[BenchmarkInputs]) -> Iterator[str]:
+    """Yield a warning for each benchmark file of which another file has the same bytes: its items count twice."""
+    first: dict[str, str] = {}
+    for benchmark in benchmarks:
+        for file in benchmark.files:
+            other = first.setdefault(file.digest, file.url)
+            if other != file.url:
+                yield f"decontaminate.benchmarks: {file.url} has the same bytes as {other}: take one of them out."
+
+
+def _untested(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each benchmark of which not every item can be looked for."""
+    for name, about in summary["benchmarks"].items():
+        if about["untested"]:
+            from curate.decontaminate.index import told_untested
+
+            yield f"decontaminate.benchmarks: {name}: {told_untested(about)}."
 
 
 def overlaps_measure(run: Run, shard: ShardOfRun, index: str | None) -> LastMeasure | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from curate.manifest import Account
     from curate.phases.decide import Judged
     from curate.plan import Task
+    from curate.progress import Progress
     from curate.recipe import Recipe, SourceRecipe
 
 
@@ -38,6 +39,7 @@ class Run(Protocol):
     recipe: Recipe
     cache: Cache
     account: Account
+    progress: Progress
 
     @property
     def shards(self) -> Sequence[ShardOfRun]:
