@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.decontaminate.canaries import STREAM
-from curate.errors import UsageError
+from curate.errors import StageError, UsageError
 from curate.groups import CLUSTER_SIZE, LANGUAGE, Axis, group_finder
+from curate.inputs import expand_variables, list_inputs
 from curate.loading import load
 from curate.mix.plan import plan_mixture
 from curate.mix.planted import with_planted
 from curate.mix.settings import Mixture
 from curate.mix.weights import BYTES_PER_TOKEN
-from curate.recipe import Recipe
+from curate.mixture_estimate import PAGES, RATIO, text_bytes
+from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
 from curate.refusal import nearest
 from curate.report.display import compact, one_line
 from curate.report.run import RunFolder, read_names
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_BY_ESTIMATES = "By these estimates: "
 _COLUMNS = ("available", "asked", "drawn", "asked", "drawn", "epochs", "repeat", "cap")
 
 
@@ -38,6 +41,9 @@ def plan(
     allow_code: bool = False,
 ) -> dict[str, Any]:
     """Return what `mixture.json` would hold, with `available`: where the numbers of tokens are from.
+
+    `estimated` tells whether they are estimates: then all that follows from them is, too (epochs, caps, shares that a rule
+    decides), and every warning says so.
 
     Canaries come on top. How many windows they take is known from a run that planted the same; else `planted` has None for its
     windows, and no other number counts them.
@@ -72,14 +78,30 @@ def plan(
         origin, tokens = f"training tokens of the run {run}", _of_run(RunFolder.open(run), recipe, mixture, allow_code)
     else:
         origin = (
-            f"estimated: bytes of the input files / {BYTES_PER_TOKEN}, before any filter, compressed files as they are"
+            f"estimated: bytes of the input files / {BYTES_PER_TOKEN}, before any filter (compressed ones: the plain size that "
+            f"they state, else {RATIO} times theirs; of WARC 1/{PAGES}, as most of it is markup)"
         )
         tokens = _estimated(recipe, mixture)
-    result = plan_mixture(mixture, tokens, window=recipe.window(), seed=recipe.seed)
+    estimated = available is None and run is None
+    try:
+        result = plan_mixture(mixture, tokens, window=recipe.window(), seed=recipe.seed)
+    except StageError as error:
+        if not estimated:
+            raise
+        problem = f"{_BY_ESTIMATES}{error.problem}"
+        raise StageError(error.source, error.stage, error.place, problem, error.remedy) from error
+    if estimated:
+        result["warnings"] = [f"{_BY_ESTIMATES}{warning}" for warning in result["warnings"]]
     if _plants(recipe):
         planted = None if run is None else _planted_of(RunFolder.open(run), recipe, allow_code)
         result = _without_planted(result, recipe) if planted is None else with_planted(result, STREAM, planted)
-    return {"recipe": recipe.name, "available": origin, **result}
+    return {"recipe": recipe.name, "available": origin, **(_told(mixture) if estimated else {}), **result}
+
+
+def _told(mixture: Mixture) -> dict[str, bool]:
+    """Return what a plan from estimates says of itself: also whether its shares are those that the recipe states."""
+    written = [mixture.weights, *(stage.weights for stage in mixture.stages if stage.weights is not None)]
+    return {"estimated": True, "stated_shares": all(isinstance(weights, Mapping) for weights in written)}
 
 
 # -- canaries ----------------------------------------------------------------------------------------------------------
@@ -167,28 +189,33 @@ def _example(cells: Sequence[str]) -> str:
 
 
 def _estimated(recipe: Recipe, mixture: Mixture) -> dict[str, int]:
-    """Return a guess from the size of the input files.
+    """Return about how many tokens the input files hold, from their sizes.
 
     Raises:
         UsageError: If a source is remote, made on first use, or divided: nothing is known of its groups before a run.
     """
+    from curate.read.warc import Warc
     from curate.runner import check
 
     found: dict[str, int] = {}
     streams = mixture.streams(recipe.names())
-    sources = check(recipe).sources
+    checked = check(recipe).sources
+    every: tuple[SourceRecipe | TokenSourceRecipe, ...] = (*recipe.sources, *recipe.token_sources)
+    sources = {source.name: source for source in every}
     for name in recipe.names():
         cells = [stream for stream, (source, _) in streams.items() if source == name]
         if cells != [name]:
             remedy = f"Name a run of it (--run), or state them: --available {_example(cells)}."
             raise UsageError(f"mixture plan: {_divided(name, cells)} The inputs do not tell. {remedy}")
-        files = sources[name]
-        if files is None:
+        if checked[name] is None:
             what = "is remote or made on first use, so its size is not known"
             raise UsageError(
                 f"mixture plan: source '{name}' {what}. Name a run (--run), or state it: --available {name}=1T."
             )
-        found[name] = files[1] // BYTES_PER_TOKEN
+        source = sources[name]
+        files = list_inputs([expand_variables(path) for path in source.paths], recipe.base, None)
+        read = [file for file in files if not source.reader.passes_over(file.path)]
+        found[name] = text_bytes(read, pages=isinstance(source.reader, Warc)) // BYTES_PER_TOKEN
     return found
 
 
@@ -292,7 +319,9 @@ def _place_of(run: RunFolder, source: str, column: str) -> tuple[str, ...]:
 
 def plan_lines(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the plan as a table for a terminal."""
-    budget = f"{result['tokens']:,} tokens in {result['num_slots']:,} windows of {result['window']:,}"
+    estimated, follows = result.get("estimated", False), _drawn_follow(result)
+    tokens = _about(f"{result['tokens']:,}", estimated and _gives_way(result))
+    budget = f"{tokens} tokens in {result['num_slots']:,} windows of {result['window']:,}"
     planted, on_top = result.get("planted"), ""
     if planted is not None and planted["windows"] is None:
         on_top = ", and canaries on top"
@@ -301,6 +330,9 @@ def plan_lines(result: Mapping[str, Any]) -> Iterator[str]:
         on_top = f", of which canaries, on top of the budget: {planted['tokens']:,} in {planted['windows']:,}, {share}"
     yield f"{one_line(result['recipe'])}: {budget}{on_top}; order: {result['order']}."
     yield f"Available: {result['available']}."
+    if estimated:
+        what = "shares and tokens drawn, epochs and caps" if follows else "epochs and caps"
+        yield f"Where it says about, a number is an estimate: {what} follow from the sizes. Name a run (--run) for counts."
     yield ""
     rows = [("", "tokens", "", "", "share", "", "", "", ""), ("source", *_COLUMNS), *_rows(result)]
     yield from _table(rows)
@@ -310,9 +342,7 @@ def plan_lines(result: Mapping[str, Any]) -> Iterator[str]:
         drawn = [
             (
                 name,
-                compact(one["tokens_asked"]),
-                compact(one["tokens_drawn"]),
-                *map(_percent, (one["weight_normalised"], one["weight_realised"])),
+                *(_about(text, follows) for text in _shares(one)),
             )
             for name, one in stage["sources"].items()
             if one["tokens_asked"] or one["tokens_drawn"]
@@ -320,36 +350,55 @@ def plan_lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield from _table([("source", "asked", "drawn", "asked", "drawn"), *drawn])
     if result["shortfall_tokens"]:
         yield ""
-        yield f"{result['shortfall_tokens']:,} tokens that caps and empty sources could not give were given by others."
+        short = _about(f"{result['shortfall_tokens']:,}", estimated)
+        yield f"{short} tokens that caps and empty sources could not give were given by others."
     for warning in result["warnings"]:
         yield f"  note: {one_line(warning)}"
 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    estimated, follows = result.get("estimated", False), _drawn_follow(result)
     cells: dict[str, list[str]] = {}
     for name in result["sources"]:
         cells.setdefault(name.partition("/")[0], []).append(name)
     for source, names in cells.items():
         if names == [source]:
-            yield _row(source, result["sources"][source])
+            yield _row(source, result["sources"][source], estimated, follows)
             continue
-        yield _row(source, result["by_source"][source])
+        yield _row(source, result["by_source"][source], estimated, follows)
         for name in names:
-            yield _row(f"  {name.partition('/')[2]}", result["sources"][name])
+            yield _row(f"  {name.partition('/')[2]}", result["sources"][name], estimated, follows)
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
-    tokens = (compact(one["tokens_available"]), compact(one["tokens_asked"]), compact(one["tokens_drawn"]))
-    shares = (_percent(one["weight_normalised"]), _percent(one["weight_realised"]))
+def _row(name: str, one: Mapping[str, Any], estimated: bool, follows: bool) -> tuple[str, ...]:
     repeat = f"x{one['repeat']:g}" if "repeat" in one else ""
     return (
         one_line(name) if name.strip() == name else f"  {one_line(name.strip())}",
-        *tokens,
-        *shares,
-        f"{one['epochs']:.3g}",
+        _about(compact(one["tokens_available"]), estimated),
+        *(_about(text, follows) for text in _shares(one)),
+        _about(f"{one['epochs']:.3g}", estimated),
         repeat,
-        "hit" if one.get("cap_hit") else "",
+        _about("hit", estimated) if one.get("cap_hit") else "",
     )
+
+
+def _shares(one: Mapping[str, Any]) -> tuple[str, ...]:
+    tokens = compact(one["tokens_asked"]), compact(one["tokens_drawn"])
+    return *tokens, _percent(one["weight_normalised"]), _percent(one["weight_realised"])
+
+
+def _about(text: str, estimated: bool) -> str:
+    return f"about {text}" if estimated else text
+
+
+def _gives_way(result: Mapping[str, Any]) -> bool:
+    return not isinstance(result["tokens_asked"], int)
+
+
+def _drawn_follow(result: Mapping[str, Any]) -> bool:
+    """Return whether what is drawn follows from estimates: by a rule, a budget that gives way, caps or empty sources."""
+    stated = result.get("stated_shares", False)
+    return bool(result.get("estimated")) and (not stated or _gives_way(result) or bool(result["shortfall_tokens"]))
 
 
 def _percent(share: float) -> str:
