@@ -115,7 +115,7 @@ ROOMS = (
         "run",
         ("curate.sources", "curate.tasks", "curate.tasks.*",
         "curate.blocks", "curate.measured",
-        "curate.tokenizer_inputs", "curate.tokenizer_command", "curate.mixture_plan",
+        "curate.tokenizer_inputs", "curate.tokenizer_command", "curate.mixture_plan", "curate.mixture_estimate",
         "curate.what_if", "curate.good", "curate.audit", "curate.curation", "curate.training", "curate.runner"),
         sees=(*BELOW_RECIPE, "phases", "recipe", "report", "package"),
     ),
