@@ -101,9 +101,23 @@ class Training:
         self._count_token_files()
         self._count_canaries()
         run.account.unchanged("encode")
+        self._tell_losses(card)
         run.account.facts["tokenizer"] = card | {"fertility": self._fertility()}
         tokens = sum(run.entry(key).counts["tokens"] for keys in self.encoded.values() for key in keys)
         return f"{tokens:,} tokens, vocabulary {card['vocab_size']:,}"
+
+    def _tell_losses(self, card: dict[str, Any]) -> None:
+        """Say what texts lose by a tokenizer that was loaded."""
+        if not card.get("losses"):
+            return
+        run = self.curation
+        text = f"tokenizer: texts do not come back exactly: {'; '.join(card['losses'])}."
+        lost = [run.entry(shard.encoded).counts.get("bytes_lost") for shard in run.shards]
+        if lost and None not in lost:
+            card["bytes_lost"] = sum(lost)
+            text += f" {card['bytes_lost']:,} bytes of the documents are lost."
+        run.account.warnings.append(text)
+        run.progress.note(f"  note: {text}")
 
     def _fertility(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return what was counted of each source's texts and tokens by language; token files have no text."""

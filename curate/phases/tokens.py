@@ -22,7 +22,8 @@ from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
-from curate.tokens.fertility import Fertility
+from curate.tokens.fertility import Fertility, bytes_of
+from curate.tokens.losses import losses
 from curate.tokens.order import Order
 from curate.tokens.sentencepiece_training import NoTextError
 from curate.tokens.sentencepiece_training import train_tokenizer as learn
@@ -170,6 +171,8 @@ def load_tokenizer(context: TaskContext, key: str, settings: TokenizerSettings, 
             "bos_id": loaded.bos_id,
             "sha256": loaded.sha256,
             "lossless": loaded.lossless,
+            "losses": list(losses(loaded)),
+            "unused_ids": loaded.unused_ids,  # below vocab_size, which is the highest id and 1
         }
         output.path("card.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
 
@@ -203,7 +206,11 @@ def encode_shard(
         sizes = pq.read_table(shard.documents, columns=["tokens"])["tokens"].to_numpy()
         dtype = stored_dtype(dtype_for(tokenizer.vocab_size))
         runs = np.memmap(shard.tokens, dtype, "r") if tokens else np.zeros(0, dtype)
-        output.counts |= {"tokens": tokens, "documents": written, "fertility": fertility.counts(runs, sizes)}
+        counted = fertility.counts(runs, sizes)
+        output.counts |= {"tokens": tokens, "documents": written, "fertility": counted}
+        if tokenizer.missing_bytes and len(losses(tokenizer)) == 1:  # nothing else changes the length of a text
+            there = sum(language["bytes"] for language in counted.values())
+            output.counts["bytes_lost"] = there - bytes_of(runs, tokenizer)
 
 
 def arrange_source(

@@ -96,6 +96,18 @@ class Fertility:
         return {str(name): dict(zip(keys, row, strict=True)) for name, row in zip(names, sums.tolist(), strict=True)}
 
 
+def bytes_of(tokens: npt.NDArray[np.unsignedinteger], tokenizer: Tokenizer) -> int:
+    """Return how many bytes some tokens stand for.
+
+    Args:
+        tokens: May be a memory map.
+        tokenizer: Theirs.
+    """
+    sizes = tokenizer.token_bytes()
+    parts = (tokens[start : start + _CHUNK_TOKENS] for start in range(0, tokens.size, _CHUNK_TOKENS))
+    return sum(int(sizes[part].sum()) for part in parts)
+
+
 def count_texts(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return bytes, characters and words of texts, shape (3, rows)."""
     column = column.cast(pa.large_string())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Ids = npt.NDArray[np.unsignedinteger[Any]]
 
+UTF8_BYTES = tuple(byte for byte in range(0xF5) if byte not in (0xC0, 0xC1))  # no other can stand in UTF-8
 _SPACE_MARK = "\u2581"  # how sentencepiece writes a space: as a character of a text, it would come back as a space
 
 
@@ -31,6 +32,8 @@ class SentencePieceTokenizer:
         bos_id: Id of the begin mark if documents shall begin with it, else None.
         sha256: Of the model file.
         lossless: Whether every text comes back exactly. True for models trained here; a loaded model may normalise.
+        missing_bytes: Of UTF-8, those without a byte piece in a model that has byte pieces.
+        unused_ids: How many ids stand for nothing: none.
     """
 
     file_name: ClassVar[str] = "tokenizer.model"
@@ -69,7 +72,11 @@ class SentencePieceTokenizer:
         self.bos_id = self._mark("bos", name, self._processor.bos_id()) if bos else None
         probe = "  a\t\u00bd\n\n  \ue000\0b  "
         decoded = self._bytes_of(self._processor.encode(probe)).decode(errors="replace")
-        self.lossless = decoded == probe
+        of_bytes = {byte: self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in UTF8_BYTES}
+        without = tuple(byte for byte, piece in of_bytes.items() if not self._processor.is_byte(piece))
+        self.unused_ids = 0
+        self.missing_bytes = without if len(without) < len(of_bytes) else ()
+        self.lossless = decoded == probe and not without
         if self.lossless:
             self._space_mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE_MARK.encode()]
 

@@ -48,7 +48,7 @@ class TokenizerSettings(Stage):
         bos: Whether each document also begins with the model's begin mark, or the name of that mark.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("sentencepiece", "tokenizers")
 
     train: SentencePiece | None = None

@@ -31,7 +31,9 @@ class Tokenizer(Protocol):
         eos_id: Id of the end mark; `encode` never returns it.
         bos_id: Id of the begin mark if documents shall begin with it, else None.
         sha256: Of its file.
-        lossless: Whether every text comes back exactly; a loaded tokenizer may normalise.
+        lossless: Whether every text comes back exactly; a loaded tokenizer may normalise, or lack bytes.
+        missing_bytes: Bytes of UTF-8 that it has no symbol for though it writes texts, or what has no piece, in bytes.
+        unused_ids: How many ids below `vocab_size` stand for nothing.
     """
 
     model: bytes
@@ -40,6 +42,8 @@ class Tokenizer(Protocol):
     bos_id: int | None
     sha256: str
     lossless: bool
+    missing_bytes: tuple[int, ...]
+    unused_ids: int
 
     @property
     def file_name(self) -> str:

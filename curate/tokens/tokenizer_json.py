@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.errors import InputError
+from curate.tokens.sentencepiece_model import UTF8_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +49,9 @@ class JsonTokenizer:
         eos_id: Id of the end mark; `encode` never returns it.
         bos_id: Id of the begin mark if documents shall begin with it, else None.
         sha256: Of the file.
-        lossless: Whether texts come back exactly, as far as probes tell.
+        lossless: Whether texts come back exactly: every byte has its symbol, and probes come back.
+        missing_bytes: Of UTF-8, those without a symbol in a vocabulary of bytes or one with byte fallback.
+        unused_ids: How many ids below `vocab_size` stand for nothing: numbers that the file leaves out.
     """
 
     file_name: ClassVar[str] = "tokenizer.json"
@@ -83,18 +86,20 @@ class JsonTokenizer:
         self._vocabulary = _pieces(written["model"])
         ids = [*self._vocabulary, *(int(one["id"]) for one in added)]
         self.vocab_size = max(ids) + 1
+        self.unused_ids = self.vocab_size - len({*ids})
         self._unknown_id = next((token for token, piece in self._vocabulary.items() if piece == unknown), None)
         self._added = {int(one["id"]): str(one["content"]) for one in added if int(one["id"]) not in self._hidden}
         self.definition = _hide(written, self._hidden, unknown)
         self._tokenizer = self._open(self.definition)
-        self._joins = _kinds(written.get("decoder"))
+        self._joins = _kinds(written.get("decoder"), "decoders")
         unigram_bytes = written["model"]["type"] == "Unigram" and bool(written["model"].get("byte_fallback"))
         self._unsafe = _BYTE_PIECE if unigram_bytes else None  # a unigram model finds byte pieces in a text
         encoded = [self.encode(probe).tolist() for probe in _PROBES]
         joined = [self._bytes_of(ids).decode(errors="replace") for ids in encoded]
         self._exact = joined == list(_PROBES)
         probes = [*_PROBES, f"a{_SPACE_MARK}b"]
-        self.lossless = [self.decode(self.encode(probe)) for probe in probes] == probes
+        self.missing_bytes = self._missing_bytes(written)
+        self.lossless = not self.missing_bytes and [self.decode(self.encode(probe)) for probe in probes] == probes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (self.model, self._eos, self._bos, self._file)
@@ -167,6 +172,21 @@ class JsonTokenizer:
         import numpy as np
 
         return np.array([len(piece) for piece in self._piece_bytes], np.int64)
+
+    def _missing_bytes(self, written: Mapping[str, Any]) -> tuple[int, ...]:
+        splits = _kinds(written.get("pre_tokenizer"), "pretokenizers") | _kinds(written["normalizer"], "normalizers")
+        pieces = {piece for token, piece in self._vocabulary.items() if token not in self._hidden}
+        if "ByteLevel" in splits:
+            alphabet = {byte: char for char, byte in _byte_alphabet().items()}
+        elif written["model"].get("byte_fallback"):
+            alphabet = {byte: f"<0x{byte:02X}>" for byte in UTF8_BYTES}
+        else:
+            return ()
+        lacking = [byte for byte in UTF8_BYTES if alphabet[byte] not in pieces]
+        # A character of one byte may have a piece of its own, or be an added token.
+        return tuple(
+            byte for byte in lacking if byte > 0x7F or chr(byte) not in self.decode(self.encode(f"a{chr(byte)}a"))
+        )
 
     def _encode_parts(self, parts: Sequence[str], dtype: Any) -> Ids:
         import numpy as np
@@ -324,8 +344,8 @@ def _flat(part: Mapping[str, Any] | None, inside: str) -> list[Mapping[str, Any]
     return [one for inner in part[inside] for one in _flat(inner, inside)]
 
 
-def _kinds(decoder: Mapping[str, Any] | None) -> frozenset[str]:
-    return frozenset(one["type"] for one in _flat(decoder, "decoders"))
+def _kinds(part: Mapping[str, Any] | None, inside: str) -> frozenset[str]:
+    return frozenset(one["type"] for one in _flat(part, inside))
 
 
 def _bytes_of_piece(piece: str, joins: frozenset[str]) -> bytes:

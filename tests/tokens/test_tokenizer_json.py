@@ -14,6 +14,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from curate.errors import InputError
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
+from curate.tokens.fertility import bytes_of
+from curate.tokens.losses import losses
 from curate.tokens.shard import TokenSource, write_manifest
 from curate.tokens.tokenizer import load_tokenizer
 
@@ -167,6 +169,69 @@ def test_a_merge_that_makes_a_mark_is_not_made():
     made.add_special_tokens(["</s>", "<s>"])
     tokenizer = load(made, eos="</s>")
     assert tokenizer.encode("<s>").tolist() == [4, 3]
+
+
+def without(made, *pieces):
+    """The file without some pieces: their ids stay unused."""
+    content = json.loads(made.to_str())
+    for piece in pieces:
+        del content["model"]["vocab"][piece]
+    return load_tokenizer(json.dumps(content).encode(), eos="</s>")
+
+
+def test_a_vocabulary_without_one_byte_is_not_lossless():
+    # In byte-level vocabularies "&" stands for itself, "\u00e2" for the byte 0xE2 and "\u00ff" for 0xFF, not in UTF-8.
+    tokenizer = without(byte_level(), "&", "\u00e2")
+    library = Tokenizer.from_str(tokenizer.model.decode())
+    assert (tokenizer.lossless, tokenizer.missing_bytes, tokenizer.unused_ids) == (False, (0x26, 0xE2), 2)
+    assert tokenizer.vocab_size == library.get_vocab_size() + 2
+    assert losses(tokenizer) == ("the byte symbols of '&', 0xE2 are missing, and what needs them is lost",)
+    ids = tokenizer.encode("a & b && c")
+    assert ids.tolist() == library.encode("a & b && c", add_special_tokens=False).ids
+    assert (tokenizer.decode(ids), bytes_of(ids, tokenizer)) == ("a  b  c", 7)
+    assert without(byte_level(), "\u00ff").lossless
+    full = load(byte_level(), eos="</s>")
+    assert (full.lossless, full.missing_bytes, full.unused_ids, losses(full)) == (True, (), 0, ())
+
+
+def test_a_byte_that_an_added_token_gives_is_not_missing():
+    made = byte_level()
+    content = json.loads(made.to_str())
+    del content["model"]["vocab"]["&"]
+    content["added_tokens"].append(content["added_tokens"][0] | {"id": 900, "content": "&", "special": False})
+    tokenizer = load_tokenizer(json.dumps(content).encode(), eos="</s>")
+    assert (tokenizer.lossless, tokenizer.missing_bytes) == (True, ())
+    assert tokenizer.decode(tokenizer.encode("a & b")) == "a & b"
+
+
+def test_byte_fallback_without_one_byte_is_not_lossless():
+    content = json.loads(unigram().to_str())
+    place = next(place for place, (piece, _) in enumerate(content["model"]["vocab"]) if piece == "<0xC3>")
+    content["model"]["vocab"][place][0] = "quill"
+    tokenizer = load_tokenizer(json.dumps(content).encode(), eos="</s>")
+    assert (tokenizer.lossless, tokenizer.missing_bytes) == (False, (0xC3,))
+    assert tokenizer.decode(tokenizer.encode("\u00e9")) != "\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "lost"),
+    [
+        (normalizers.NFKC(), "compatibility characters are folded (\ufb01 becomes fi)"),
+        (normalizers.Lowercase(), "upper case becomes lower case"),
+        (normalizers.Strip(), "a space at the beginning of a text is lost"),
+    ],
+)
+def test_what_a_normalizer_loses_is_told(normalizer, lost):
+    made = byte_level()
+    made.normalizer = normalizer
+    assert lost in losses(load(made, eos="</s>"))
+
+
+def test_a_prefix_and_unknown_words_are_told():
+    made = byte_level()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    assert losses(load(made, eos="</s>")) == ("a space is put before each text",)
+    assert losses(load(by_words(), eos="[SEP]")) == ("characters without a piece become the unknown token",)
 
 
 def test_what_would_change_ids_is_switched_off():
