@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,10 +124,15 @@ def _task(selection: Selection, source: str, split: str, part: list[Group], name
 
 
 def _batches(part: list[Group], split: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one split, no more than a row group in memory."""
-    for group in part:
-        with damage_named(group.path), pq.ParquetFile(group.path, pre_buffer=False) as file:
-            for batch in file.iter_batches(row_groups=[group.number], use_threads=False):
-                chosen = batch.filter(pc.equal(batch["split"], split))
-                if chosen.num_rows:
-                    yield chosen
+    """Yield the rows of one split, no more than a row group in memory.
+
+    A file is opened once: its footer tells of all row groups, and would be read again for each of them.
+    """
+    for path, groups in itertools.groupby(part, lambda group: group.path):
+        with damage_named(path), pq.ParquetFile(path, pre_buffer=False) as file:
+            for group in groups:
+                whole = file.metadata.row_group(group.number).num_rows == group.rows
+                for batch in file.iter_batches(row_groups=[group.number], use_threads=False):
+                    chosen = batch if whole else batch.filter(pc.equal(batch["split"], split))
+                    if chosen.num_rows:
+                        yield chosen

@@ -28,7 +28,7 @@ from curate.tokens.order import Plan
 FORMATS = ("megatron", "npy", "nanotron", "parquet", "hf")
 ORDERS = ("arranged", "mixture")
 _TOKEN_FORMATS = FORMATS[:3]
-_VERSION = 1  # of the bytes that this code writes; an unfinished export of another version is begun anew
+_VERSION = 2  # of the bytes that this code writes; an unfinished export of another version is begun anew
 _CARDS = {"hf": "README.md"}
 
 
