@@ -240,20 +240,25 @@ def _wanted(
 def export_tokenizer(source: Path, output: Path, eos: str | None) -> tuple[str, ...]:
     """Write what transformers opens, from a run folder or a tokenizer's file or folder; return the names of the files.
 
-    A run's card tells which marks its documents have.
+    A card of ours beside the file tells which marks its documents have, or the files of transformers.
 
     Raises:
         UsageError: If the folder holds something.
         InputError: If there is no tokenizer, or it does not tell its end mark.
         TransformersError: If no tokenizer.json can give the same ids.
     """
-    from curate.tokens.tokenizer import load_tokenizer
+    from curate.tokenizer_inputs import told_mark
+    from curate.tokens.tokenizer import load_tokenizer, tokenizer_file
     from curate.tokens.transformers_files import write_transformers_tokenizer
 
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"--output {output}: is not a new or empty folder. Choose another one, or empty it.")
     place = source / "tokenizer" if (source / "tokenizer").is_dir() else source
-    card = place / "card.json"
-    known = json.loads(card.read_bytes()) if card.is_file() else {}
-    tokenizer = load_tokenizer(place, eos=eos or known.get("eos"), bos=known.get("bos") or False)
+    file = tokenizer_file(place)
+    if file.is_file():
+        eos = eos or told_mark("eos", file, str(file))
+        bos = told_mark("bos", file, str(file))
+    else:
+        bos = None  # that it is not there is told where it is opened
+    tokenizer = load_tokenizer(file, eos=eos, bos=bos or False)
     return write_transformers_tokenizer(tokenizer, output)

@@ -15,7 +15,7 @@ from curate.recipe import Recipe
 from curate.remote import list_remote
 from curate.sources import demo_path, fetch_model
 from curate.tokens.settings import TokenizerSettings
-from curate.tokens.tokenizer import TOKENIZER_FILES, is_json, tokenizer_file
+from curate.tokens.tokenizer import TOKENIZER_FILES, is_json, read_card, tokenizer_file
 
 # Where transformers notes the marks, the first that tells counts: names, and ids as models use them.
 _NAMES = ("tokenizer_config.json", "special_tokens_map.json")
@@ -57,9 +57,7 @@ def find_tokenizer(recipe: Recipe, cache: Cache) -> LoadedTokenizer:
         if not path.is_file():
             problem = f"{path}: no such file. Check the path; it is relative to the recipe file's folder."
             raise RecipeError((Problem("tokenizer.load", problem, None, recipe.places.get("tokenizer.load", "")),))
-    with path.open("rb") as file:
-        if is_json(file.read(64)):
-            settings = _told(settings, place, cache)
+    settings = _told(settings, path, place, cache)
     return LoadedTokenizer(path, cache.digest(path), settings)
 
 
@@ -75,18 +73,30 @@ def _remote_file(place: str) -> str:
     return f"{folder}/{names.pop()}"
 
 
-def _told(settings: TokenizerSettings, place: str, cache: Cache) -> TokenizerSettings:
-    """Return the settings with the marks that the files beside a `tokenizer.json` name."""
+def _told(settings: TokenizerSettings, path: Path, place: str, cache: Cache) -> TokenizerSettings:
+    """Return the settings with the marks that the files beside the tokenizer name."""
     update: dict[str, Any] = {}
     if settings.eos is None:
-        update["eos"] = _mark("eos", place, cache)
+        update["eos"] = told_mark("eos", path, place, cache)
     if settings.bos is True:
-        update["bos"] = _mark("bos", place, cache) or True
+        update["bos"] = told_mark("bos", path, place, cache) or True
     return settings.model_copy(update=update)
 
 
-def _mark(key: str, place: str, cache: Cache) -> str | None:
-    """Return the name of a mark by the first file beside the tokenizer that tells it."""
+def told_mark(key: str, path: Path, place: str, cache: Cache | None = None) -> str | None:
+    """Return the name of a mark by the first file beside the tokenizer that tells it: a card of ours, or transformers' files.
+
+    Args:
+        key: eos or bos.
+        path: Of the tokenizer's file on this machine.
+        place: Its path, or its address.
+        cache: Where files of an address are kept.
+    """
+    if isinstance(mark := read_card(path).get(key), str):
+        return mark
+    with path.open("rb") as file:
+        if not is_json(file.read(64)):
+            return None  # a sentencepiece model has marks of its own
     for name in _NAMES:
         mark = _beside(place, name, cache).get(f"{key}_token")
         mark = mark.get("content") if isinstance(mark, dict) else mark
@@ -100,7 +110,7 @@ def _mark(key: str, place: str, cache: Cache) -> str | None:
     return None
 
 
-def _beside(place: str, name: str, cache: Cache) -> dict[str, Any]:
+def _beside(place: str, name: str, cache: Cache | None) -> dict[str, Any]:
     file = place[: len(place) - len(re.split(r"[/\\]", place)[-1])] + name
     data = _bytes(file, cache)
     if data is None:
@@ -113,9 +123,9 @@ def _beside(place: str, name: str, cache: Cache) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _bytes(file: str, cache: Cache) -> bytes | None:
+def _bytes(file: str, cache: Cache | None) -> bytes | None:
     """Return the content of a file, or None where there is none."""
-    if not is_remote(file):
+    if cache is None or not is_remote(file):
         path = Path(file)
         return path.read_bytes() if path.is_file() else None
     try:

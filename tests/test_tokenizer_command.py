@@ -2,15 +2,19 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import tokenizers
 from typer.testing import CliRunner
 
+from curate.cache import Cache
 from curate.cli import app
 from curate.errors import InputError, UsageError
-from curate.tokenizer_command import fertility_lines, train_by_itself
+from curate.loading import load
+from curate.tokenizer_command import export_tokenizer, fertility_lines, train_by_itself
+from curate.tokenizer_inputs import find_tokenizer
 from curate.tokens.tokenizer import load_tokenizer
 
 BOOKS = ["The lock keeper wrote the toll of the barge in the book.", "O guarda anotou a portagem no livro."] * 5
@@ -89,6 +93,30 @@ def test_export_of_what_was_trained(trained: Path, tmp_path: Path) -> None:
         assert (tmp_path / "hf" / path.name).read_bytes() == path.read_bytes()
     with pytest.raises(UsageError, match="not a new or empty folder"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+    # What was exported opens again, alone and beside the model with its card.
+    both = tmp_path / "both"
+    shutil.copytree(tmp_path / "hf", both)
+    for name in ("tokenizer.model", "card.json"):
+        shutil.copyfile(trained / "made" / name, both / name)
+    (tmp_path / "none.jsonl").write_text("")
+    for source, name in [(tmp_path / "hf", "tokenizer.json"), (both, "tokenizer.model")]:
+        export_tokenizer(source, tmp_path / f"again-{name}", None)
+        for path in (tmp_path / "hf").iterdir():
+            known, made = (
+                json.loads((folder / path.name).read_bytes()) for folder in (path.parent, tmp_path / f"again-{name}")
+            )
+            known.pop("unk_token", None)
+            made.pop("unk_token", None)
+            assert made == known
+        recipe = tmp_path / "recipe.yaml"
+        recipe.write_text(
+            f"name: t\nsources: {{a: {{read: {{kind: jsonl, paths: none.jsonl}}}}}}\ntokenizer: {{load: {source}}}\n"
+        )
+        found = find_tokenizer(load(recipe), Cache(trained / "cache"))
+        assert (found.path, found.settings.eos) == (source / name, "<|end|>")
+    (both / "card.json").unlink()
+    with pytest.raises(InputError, match=r"holds both .* Name the file: .*tokenizer\.model or .*tokenizer\.json"):
+        export_tokenizer(both, tmp_path / "other", None)
 
 
 def test_a_command_line_that_cannot_work(tmp_path: Path) -> None:

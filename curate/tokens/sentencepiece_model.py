@@ -1,6 +1,9 @@
 """Tokenizers that sentencepiece trained: `tokenizer.model`.
 
 Marks such as `</s>` that stand in a text are ordinary characters; only the writer of token shards ends a document.
+
+U+2581 in a text: sentencepiece itself takes it for a space, so that it would come back as one. A lossless model's ids for
+it are its three byte pieces here, and it comes back exactly; all other ids are the library's.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ a document.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -121,17 +123,32 @@ def load_tokenizer(
 def tokenizer_file(path: Path) -> Path:
     """Return the tokenizer's file: the path itself, or what a folder holds.
 
+    Of two files that `curate` wrote together, tokenizer.model is the one that the documents were encoded with: card.json
+    beside it has its sha256.
+
     Raises:
-        InputError: If a folder holds neither file of `TOKENIZER_FILES`, or both.
+        InputError: If a folder holds neither file of `TOKENIZER_FILES`, or both and no such card.
     """
     if not path.is_dir():
         return path
     found = [path / name for name in TOKENIZER_FILES if (path / name).is_file()]
-    if len(found) != 1:
-        one, other = TOKENIZER_FILES
-        what = f"holds both {one} and {other}." if found else f"holds neither {one} nor {other}."
-        raise InputError(str(path), what, "Name the file.")
+    one, other = TOKENIZER_FILES
+    if not found:
+        raise InputError(str(path), f"holds neither {one} nor {other}.", "Name the file.")
+    if len(found) > 1 and not read_card(found[0]):
+        what = f"holds both {one} and {other}, and no card.json that tells which one counts."
+        raise InputError(str(path), what, f"Name the file: {found[0]} or {found[1]}.")
     return found[0]
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Return the card.json beside a tokenizer's file, empty if there is none that is of this file."""
+    try:
+        card = json.loads((path.parent / "card.json").read_bytes())
+        own = isinstance(card, dict) and card.get("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return {}
+    return dict(card) if own else {}
 
 
 def is_json(head: bytes) -> bool:

@@ -54,7 +54,11 @@ class Algorithm(Protocol):
 
 
 class Encoder:
-    """Gives the ids of texts as the tokenizer's library does, each depending on that text alone."""
+    """Gives the ids of texts as the tokenizer's library does, each depending on that text alone.
+
+    One difference is on purpose, as in `SentencePieceTokenizer.encode_batch`: of a lossless sentencepiece model, U+2581 in
+    a text becomes its three byte pieces, not the piece for a space as sentencepiece itself has it.
+    """
 
     def __init__(self, tokenizer: Tokenizer, algorithm: Algorithm | None) -> None:
         self._tokenizer = tokenizer
