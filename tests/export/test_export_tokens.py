@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import shutil
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -234,3 +235,13 @@ def test_export_json_lists_what_is_there(run_folder: Path, tmp_path: Path) -> No
     assert entries["train/web/00000.ds"]["documents"] == ends.size
     assert [name for name in files if name.endswith(".ds")] == ["train/web/00000.ds"]
     assert files["tokenizer/tokenizer.model"] == (run_folder / "tokenizer/tokenizer.model").read_bytes()
+
+
+def test_absent_ids_are_named(run_copy: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run_copy / "tokens/books")
+    for options in ({}, {"sources": ["books"]}, {"split": "validation"}, {"order": "mixture"}):
+        with pytest.raises(
+            InputError, match=r"tokens/books: has no file of ids, manifest.json says 20 documents. Run the"
+        ):
+            export(run_copy, "megatron", output=tmp_path / "x", quiet=True, **options)
+    assert not (tmp_path / "x").exists()
