@@ -23,10 +23,17 @@ SHORTEST = 8  # words: Brown et al. 2020, appendix C, find that below it spuriou
 
 @dataclass(frozen=True)
 class Rendering:
-    """An item as a page shows it: the question, and its choices or its answer behind it."""
+    """An item as a page shows it: the question, and its choices or its answer behind it.
+
+    Attributes:
+        question: What is asked.
+        behind: Choices with their letters, or the answer.
+        choices: All choices as the file has them, in its order; none if it offers none.
+    """
 
     question: str
     behind: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -59,13 +66,15 @@ class Leak:
 
 def _query(item: dict[str, Any]) -> Rendering:
     question = re.sub(r"^(Question|Passage):\s*", "", item["query"])
-    return Rendering(question, (item["choices"][item["gold"]],))
+    return Rendering(question, (item["choices"][item["gold"]],), tuple(item["choices"]))
 
 
 def _listed(item: dict[str, Any]) -> Rendering:
     question = re.sub(r"^Question:\s*", "", item["query"])
     return Rendering(
-        question.strip(), tuple(f"{key}) {one}" for key, one in zip("ABCDE", item["choices"], strict=False))
+        question.strip(),
+        tuple(f"{key}) {one}" for key, one in zip("ABCDE", item["choices"], strict=False)),
+        tuple(item["choices"]),
     )
 
 
@@ -83,11 +92,15 @@ RENDERINGS: dict[str, Callable[[dict[str, Any]], Rendering]] = {
     "lambada_openai": lambda item: Rendering(f"{item['context']} {item['continuation']}"),
     "mbpp": lambda item: Rendering(item["text"], (item["code"],)),
     "oab_exams_pt": lambda item: Rendering(
-        item["question"], tuple(f"{key}) {text}" for key, text in item["choices"].items())
+        item["question"],
+        tuple(f"{key}) {text}" for key, text in item["choices"].items()),
+        tuple(item["choices"].values()),
     ),
     "openbook_qa": _query,
     "piqa": lambda item: Rendering(
-        re.sub(r"^Question:\s*", "", item["query"]).strip(), (item["choices"][item["gold"]],)
+        re.sub(r"^Question:\s*", "", item["query"]).strip(),
+        (item["choices"][item["gold"]],),
+        tuple(item["choices"]),
     ),
     "processed_human_eval_js": lambda item: Rendering(item["prompt"], (item["canonical_solution"],)),
     "truthfulqa": lambda item: Rendering(item["Question"], (item["Best Answer"],)),
@@ -223,6 +236,12 @@ def _spelling(item: Rendering, at: random.Random) -> tuple[str, str]:
     return "2% of words, at least one", "".join(runs)
 
 
+def _plain_choices(item: Rendering, at: random.Random) -> tuple[str, str]:
+    """All choices without letters, right and wrong, in the file's order."""
+    variant, joint = at.choice([("lines", "\n"), ("commas", ", "), ("dashes", "\n- ")])
+    return variant, item.question + ("\n- " if variant == "dashes" else "\n") + joint.join(item.choices)
+
+
 WAYS: dict[str, Callable[[Rendering, random.Random], tuple[str, str]]] = {
     "verbatim": _verbatim,
     "re-wrapped": _rewrapped,
@@ -233,6 +252,7 @@ WAYS: dict[str, Callable[[Rendering, random.Random], tuple[str, str]]] = {
     "interleaved": _verbatim,  # `plant` parts it: that needs the host
     "spelling": _spelling,
     "other numbers": _other_numbers,
+    "choices as plain lines": _plain_choices,
 }
 NAMED = ("verbatim", "re-wrapped", "case", "punctuation", "digits", "partial", "interleaved")  # those of the aim
 
@@ -256,7 +276,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def _long_enough(item: Rendering, way: str, planted: str) -> bool:
-    text = {"partial": planted, "interleaved": item.question}.get(way, item.text)
+    whole = {"partial": planted, "choices as plain lines": planted, "interleaved": item.question}
+    text = whole.get(way, item.text)
     return len(words_of(text)) >= SHORTEST
 
 
@@ -272,7 +293,8 @@ def plant(folder: Path, paragraphs: Sequence[str], per_set: int, ways: Sequence[
         folder: The benchmark files, `<set>.jsonl.gz`.
         paragraphs: Real text: a leak stands between two of them.
         per_set: Items of each set and way; all of a smaller set.
-        ways: Of `WAYS`. `digits` and `other numbers` take items that the change touches, as far as there are any.
+        ways: Of `WAYS`. `digits`, `other numbers` and `choices as plain lines` take items that the change
+            touches, as far as there are any.
     """
     prose = [paragraph for paragraph in paragraphs if _is_prose(paragraph)]
     for name, render in RENDERINGS.items():
@@ -281,6 +303,8 @@ def plant(folder: Path, paragraphs: Sequence[str], per_set: int, ways: Sequence[
             order = sorted(range(len(records)), key=lambda number: draw(name, number, way, "order").random())
             if way in ("digits", "other numbers"):
                 order = [number for number in order if re.search(r"\d", records[number].text)]
+            if way == "choices as plain lines":
+                order = [number for number in order if records[number].choices]
             for number in order[:per_set]:
                 at = draw(name, number, way)
                 before, behind = (paragraphs[at.randrange(len(paragraphs))] for _ in range(2))
