@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -80,9 +81,17 @@ class Decontaminate(Stage):
             raise ValueError(f"two benchmarks are named '{twice[0]}': name them apart, or give one pattern for both")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _shorter(cls, given: Any) -> Any:
+        """Let the default of `min_ngram` give way to a smaller `ngram`, so that the resolved recipe is one."""
+        if isinstance(given, Mapping) and "min_ngram" not in given and isinstance(given.get("ngram"), int):
+            return {**given, "min_ngram": max(1, min(given["ngram"], cls.model_fields["min_ngram"].default))}
+        return given
+
     @model_validator(mode="after")
     def _lengths(self) -> Decontaminate:
-        if "min_ngram" in self.model_fields_set and self.min_ngram > self.ngram:
+        if self.min_ngram > self.ngram:
             raise ValueError(
                 f"min_ngram is {self.min_ngram}, more than ngram ({self.ngram}); choose 1 to {self.ngram}."
             )

@@ -64,6 +64,7 @@ def test_shortest_ngram_is_no_longer_than_any_other_length() -> None:
 @pytest.mark.parametrize(("ngram", "words", "n"), [(3, 8, 3), (3, 200, 3), (4, 40, 4), (8, 20, 5), (8, 200, 8)])
 def test_ngrams_are_no_longer_than_ngram_says(tmp_path: Path, ngram: int, words: int, n: int) -> None:
     chosen = Decontaminate(benchmarks=("bench.jsonl",), ngram=ngram)  # min_ngram, by default 5, gives way
+    assert Decontaminate(**chosen.model_dump()) == chosen  # as the resolved recipe of a run states it
     text = " ".join(f"{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(words))
     run = Run(tmp_path, [{"id": "q", "text": text}], [("d", text)], chosen)
     assert run.index.texts["n"].to_pylist() == [n]
