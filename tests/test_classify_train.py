@@ -409,6 +409,7 @@ def test_a_bad_line_is_named_in_the_scores(tmp_path):
 # -- real inputs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_data
 def test_books_and_verified_pages_against_raw_web(tmp_path):
     """The recipe that ships, on fewer passages; judged on works and pages of another collection."""

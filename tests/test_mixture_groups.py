@@ -209,6 +209,7 @@ def test_another_weighting_touches_no_tokens_and_another_grouping_encodes_nothin
     assert tasks["arrange"]["tasks_run"] > 0
 
 
+@pytest.mark.slow
 def test_the_streams_are_the_same_whatever_the_workers_and_the_memory(tmp_path):
     path = project(tmp_path)
     axis = "multiply: [{by: language, factors: {en: 2}, sources: [web]}]"  # beside the quality buckets

@@ -176,7 +176,7 @@ def finished(tmp_path_factory) -> tuple[Path, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "number", [4, 5, 6, 7, 8]
+    "number", [4, 6, 8, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, 7))]
 )  # behind extract and two measures: bounds, edges, ranks, bounds, decide
 def test_killed_while_bounds_are_resolved(tmp_path, finished, number):
     path, expected = finished

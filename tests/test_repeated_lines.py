@@ -355,6 +355,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_workers_and_memory_change_nothing(finished: Path, tmp_path: Path) -> None:
     manifest = json.loads((finished / "run" / "manifest.json").read_text())
     assert manifest["repeated_lines"]["documents"] > 50
@@ -380,7 +381,12 @@ def test_shards_and_batches_change_nothing(finished: Path, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("point", "back", "workers"), [("before_write", 25, 1), ("after_fsync", 15, 2), ("after_rename", 7, 1)]
+    ("point", "back", "workers"),
+    [
+        pytest.param("before_write", 25, 1, marks=pytest.mark.slow),
+        ("after_fsync", 15, 2),
+        pytest.param("after_rename", 7, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_and_resumed(finished: Path, tmp_path: Path, point: str, back: int, workers: int) -> None:
     """Killed while lines are sorted, counted and cut: behind that come seven results, in front of it 2 + 16 + 2."""

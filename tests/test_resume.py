@@ -31,7 +31,7 @@ def leftovers(*folders: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("number", [1, 6])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 6])
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_a_commit_point(
     tmp_path: Path, finished: tuple[Path, dict[str, str]], point: str, number: int
@@ -52,6 +52,7 @@ def test_killed_at_a_commit_point(
     assert leftovers(tmp_path / "run", tmp_path / "cache") == []
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path, finished: tuple[Path, dict[str, str]]) -> None:  # pipe-003
     recipe, expected = finished
     moments = random.Random(11)
