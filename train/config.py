@@ -54,6 +54,8 @@ class Settings:
         weight_decay: Decoupled, on matrices other than embedding and head.
         beta1, beta2, adam_eps: AdamW's constants.
         clip: Largest L2 norm of the gradient.
+        max_tokens: Train on the first so many tokens of the mixture, rounded down to whole batches; null: on all of it. The
+            schedule ends there.
         batch_tokens: Target tokens of one step. The batch is the nearest whole number of windows, at least one.
         batch_windows: Windows of one step; null: from `batch_tokens` and the mixture's window.
         micro_batch: Sequences of one forward pass. Changes memory and speed; the result only by rounding.
@@ -88,6 +90,7 @@ class Settings:
     beta2: float = 0.99
     adam_eps: float = 1e-8
     clip: float = 1.0
+    max_tokens: int | None = None
     batch_windows: int | None = None
     micro_batch: int = 16
     eval_batch: int = 16
@@ -113,9 +116,8 @@ class Settings:
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("beta1", "beta2"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        _require(
-            "batch_windows", self.batch_windows, self.batch_windows is None or self.batch_windows >= 1, "at least 1"
-        )
+        for name in ("max_tokens", "batch_windows"):
+            _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
         _require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
         _require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
@@ -299,6 +301,8 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, str) and value in typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return any(_fits(value, part) for part in typing.get_args(hint))
+    if typing.get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(item, *typing.get_args(hint)) for item in value)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return type(value) is hint
@@ -309,6 +313,8 @@ def _describe(hint: Any) -> str:
         return "one of " + ", ".join(typing.get_args(hint))
     if isinstance(hint, types.UnionType):
         return " or ".join(_describe(part) for part in typing.get_args(hint))
+    if typing.get_origin(hint) is list:
+        return f"a list, each item {_describe(*typing.get_args(hint))}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
     return names[hint]
 

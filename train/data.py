@@ -34,17 +34,19 @@ class TrainingData:
         plan: Which window of which source stands in which slot.
         context: Tokens of a sequence.
         batch_windows: Windows of one step.
+        num_slots: Slots that are trained on: the first of the plan, or all.
     """
 
     sources: Mapping[str, TokenSource]
     plan: Plan
     context: int
     batch_windows: int
+    num_slots: int
 
     @property
     def num_steps(self) -> int:
-        """Return the number of whole batches in the mixture."""
-        return self.plan.num_slots // self.batch_windows
+        """Return the number of whole batches."""
+        return self.num_slots // self.batch_windows
 
     @property
     def batch_tokens(self) -> int:
@@ -156,11 +158,12 @@ def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | N
     _check_alike(tokens, sources)
     _check_lengths(tokens, mixture, sources, plan)
     batch_windows = settings.batch_windows or max(1, round(settings.batch_tokens / plan.window))
-    train = TrainingData(sources, plan, settings.context, batch_windows)
+    num_slots = _first_slots(mixture, plan, settings.max_tokens)
+    train = TrainingData(sources, plan, settings.context, batch_windows, num_slots)
     if train.num_steps == 0:
         raise TrainError(
-            f"{mixture}: {plan.num_slots} windows of {plan.window} tokens do not fill one batch of {batch_windows} windows. "
-            "Raise mixture.tokens, or lower the override `batch_windows`."
+            f"{mixture}: {num_slots} windows of {plan.window} tokens do not fill one batch of {batch_windows} windows. "
+            "Raise mixture.tokens or the override `max_tokens`, or lower the override `batch_windows`."
         )
     validation, skipped = {}, {}
     for name in plan.names:
@@ -184,6 +187,19 @@ def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | N
     if answers is not None:
         digests[answers.name] = hashlib.sha256(answers.read_bytes()).hexdigest()
     return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id)
+
+
+def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:
+    """Return how many slots of the plan `max_tokens` are."""
+    there = plan.num_slots * plan.window
+    if max_tokens is None:
+        return plan.num_slots
+    if max_tokens > there:
+        raise TrainError(
+            f"{mixture}: max_tokens is {max_tokens:,}, the mixture has {there:,} ({plan.num_slots:,} windows of {plan.window}). "
+            "Lower the override `max_tokens`, or raise mixture.tokens."
+        )
+    return max_tokens // plan.window
 
 
 def _read_answers(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:

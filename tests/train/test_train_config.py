@@ -65,6 +65,7 @@ def test_all_problems_are_told_at_once(tmp_path):
         ({"beta2": 1.0}, "overrides.beta2: must be at least 0 and below 1, is 1.0"),
         ({"decay_fraction": 1.01}, "overrides.decay_fraction: must be between 0 and 1, is 1.01"),
         ({"lr": True}, "overrides.lr: must be a number, is true"),
+        ({"max_tokens": 0}, "overrides.max_tokens: must be at least 1, is 0"),
         ({"batch_windows": "4"}, "overrides.batch_windows: must be a whole number or null"),
         ({"dim": 12, "heads": 4}, "overrides.heads: must be such that dim / heads is even"),
     ],

@@ -57,6 +57,21 @@ def test_slots_are_those_of_the_plan(make_folder):
             data.train.slots(step)
 
 
+def test_a_run_on_a_prefix_of_the_mixture_has_its_first_batches(make_folder):
+    folder = make_folder(steps=9)  # of 4 windows of 8 tokens: 288
+    paths = folder.root / "tokens", folder.root / "mixture.json"
+    whole, prefix = open_data(*paths, settings()).train, open_data(*paths, settings(max_tokens=100)).train
+    assert (whole.num_steps, prefix.num_steps) == (9, 3)  # 12 windows, 96 tokens
+    assert [prefix.slots(step) for step in range(3)] == [whole.slots(step) for step in range(3)]
+    with pytest.raises(ValueError, match=r"\[0, 3\)"):
+        prefix.slots(3)
+    assert open_data(*paths, settings(max_tokens=288)).train.num_steps == 9
+    with pytest.raises(TrainError, match=r"max_tokens is 289, the mixture has 288 \(36 windows of 8\)"):
+        open_data(*paths, settings(max_tokens=289))
+    with pytest.raises(TrainError, match="3 windows of 8 tokens do not fill one batch of 4 windows"):
+        open_data(*paths, settings(max_tokens=31))
+
+
 def test_a_batch_does_not_depend_on_what_came_before_or_on_micro_batches(make_folder):
     # train-006: nothing of the data position depends on ranks or on how a batch is cut.
     folder = make_folder(steps=9)
