@@ -289,9 +289,10 @@ def run(
     _check_options(until, limit, sample, workers)
     folder = Path(output) if output is not None else Path("runs") / recipe.name
     store = Cache(Path(cache) if cache is not None else default_cache())
-    _claim(folder, store, output)
+    _check_output(folder, store, output)
     progress = make_progress(quiet=quiet)
     with locked(folder):
+        _claim(folder)
         store.prepare()
         try:
             warnings = check(recipe).warnings
@@ -369,20 +370,23 @@ def _command(
     return words + ([] if train else ["--no-train"])
 
 
-def _claim(folder: Path, store: Cache, output: str | Path | None) -> None:
-    """Refuse a folder that holds something else than a run: nothing of the user's is ever overwritten.
-
-    Raises:
-        UsageError: With what is in the way.
-    """
+def _check_output(folder: Path, store: Cache, output: str | Path | None) -> None:
     if output is not None and not str(output).strip():
         raise UsageError("--output: is empty. Name a folder.")
     if folder.resolve() == store.root.resolve():
         raise UsageError(f"--output {folder}: is the cache folder. Name another.")
-    try:
-        present = sorted(path.name for path in folder.iterdir() if path.name != ".lock")
-    except OSError:
-        return  # not there yet, or said where the lock is taken
+
+
+def _claim(folder: Path) -> None:
+    """Refuse a folder that holds something else than a run: nothing of the user's is ever overwritten.
+
+    Only under the lock: what another run has begun to write would look like that.
+
+    Raises:
+        UsageError: With what is in the way.
+    """
+    begun = (".lock", ".recipe.yaml.")  # a run that was killed in its first write left no more
+    present = sorted(path.name for path in folder.iterdir() if not path.name.startswith(begun))
     if not present:
         return
     with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -17,8 +17,9 @@ import pytest
 from machine import run, with_step, work
 
 import curate
-from curate.errors import CurateError, LedgerError, RecipeError, StageError, UsageError
+from curate.errors import CurateError, FolderInUseError, LedgerError, RecipeError, StageError, UsageError
 from curate.plan import PHASES
+from curate.runner import locked
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +216,21 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:  # pipe-005
     assert sorted(code for _, code in ends) == [0, 1]
     loser = next(message for message, code in ends if code == 1)
     assert "in use" in loser
+
+
+def test_a_folder_that_another_run_begins_is_in_use(tmp_path: Path) -> None:
+    """What the other one has written before its recipe.yaml is in place is no reason to call the folder the user's."""
+    recipe = machine.project(tmp_path, files=1, documents=12)
+    folder = tmp_path / "run"
+    with locked(folder):
+        (folder / ".recipe.yaml.0123abcd.tmp").write_text("begun")
+        (folder / "extracted").mkdir()
+        with pytest.raises(FolderInUseError, match="in use"):
+            run(recipe, tmp_path)
+    # Killed there, it has left no more than its first temporary file.
+    (folder / "extracted").rmdir()
+    run(recipe, tmp_path, until="extract")
+    assert not list(folder.glob(".recipe*"))
 
 
 def test_the_lock_of_a_dead_run_is_free(tmp_path: Path) -> None:
