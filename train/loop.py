@@ -3,83 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
-import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from train import answers, checkpoint, metrics, model, optimizer
-from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
-from train.data import Data, open_data
+from train.config import ConfigError, RunConfig, TrainError
 from train.evaluate import evaluate
-from train.schedule import learning_rate, warmup_steps
-
-DONE = 0
-SAVED = 85  # saved, and wants to be started again
-INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Everything that is settled before the first step.
-
-    Attributes:
-        config: The config file.
-        settings: Its settings.
-        data: What is read.
-        device, precision, compiled: With `auto` resolved.
-        num_steps, warmup_steps: Of the run.
-        vocab_size: Padded.
-    """
-
-    config: RunConfig
-    settings: Settings
-    data: Data
-    device: torch.device
-    precision: str
-    compiled: bool
-    num_steps: int
-    warmup_steps: int
-    vocab_size: int
-
-    def identity(self) -> dict[str, Any]:
-        """Return what shapes the result besides the data: a checkpoint goes on only under the same."""
-        settings = {name: value for name, value in asdict(self.settings).items() if name not in FREE_SETTINGS}
-        resolved = {
-            "preset": self.config.preset,
-            "seed": self.config.seed,
-            "batch_windows": self.data.train.batch_windows,
-            "device": self.device.type,
-            "precision": self.precision,
-            "compile": self.compiled,
-            "steps": self.num_steps,
-            "warmup_steps": self.warmup_steps,
-            "vocab_size": self.data.vocab_size,
-            "padded_vocab_size": self.vocab_size,
-        }
-        return settings | resolved
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of update `step`, counted from 0."""
-        return learning_rate(
-            step,
-            num_steps=self.num_steps,
-            warmup_steps=self.warmup_steps,
-            peak=self.settings.lr,
-            schedule=self.settings.schedule,
-            min_ratio=self.settings.min_lr_ratio,
-            decay_fraction=self.settings.decay_fraction,
-        )
+from train.job import Job, read_json, refuse_change, settle, summary
+from train.stopping import DONE, StopRequest, locked
 
 
 @dataclass(slots=True)
@@ -97,45 +33,6 @@ class State:
     recent: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
 
-class StopRequest:
-    """Turns signals and the time limit into a wish to stop at the next step boundary.
-
-    SIGTERM and SIGUSR1 (sent by schedulers) and the time limit mean: save and ask to be started again. Ctrl-C means: save and
-    leave; a second one leaves at once.
-    """
-
-    def __init__(self, max_minutes: float | None) -> None:
-        self._deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-        self._code: int | None = None
-
-    @property
-    def code(self) -> int | None:
-        """Return the exit code that is wanted, or None to go on."""
-        if self._code is None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return SAVED
-        return self._code
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Handle the signals inside of the block."""
-        wanted = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-        before = {number: signal.signal(number, self._receive) for number in wanted}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGINT:
-            if self._code == INTERRUPTED:
-                raise KeyboardInterrupt
-            self._code = INTERRUPTED
-        else:
-            self._code = SAVED
-
-
 def run(config: RunConfig) -> int:
     """Train as the config says, from the newest checkpoint if there is one; return the exit code.
 
@@ -150,53 +47,26 @@ def run(config: RunConfig) -> int:
             "the number of processes."
         )
     config.output.mkdir(parents=True, exist_ok=True)
-    with _locked(config.output):
+    with locked(config.output):
         job = settle(config)
-        summary, resolved = config.output / "summary.json", config.output / "resolved.json"
-        if summary.exists():
-            _refuse_change(_read_json(resolved), job, resolved)
+        ended, resolved = config.output / "summary.json", config.output / "resolved.json"
+        if ended.exists():
+            refuse_change(read_json(resolved), job, resolved)
             metrics.say(f"{config.output}: this run is complete; nothing to do.")
             return DONE
         saved = checkpoint.load_newest(config.output / "checkpoints", warn=metrics.say)
         if saved is not None:
-            _refuse_change(saved.state, job, saved.path)
+            refuse_change(saved.state, job, saved.path)
         job.data.verify()
-        checkpoint.write_json(resolved, _record(job) | {"torch": torch.__version__})
+        checkpoint.write_json(resolved, job.record() | {"torch": torch.__version__})
         for name, reason in job.data.skipped.items():
             metrics.say(f"source '{name}': {reason}.")
         stop = StopRequest(job.settings.max_minutes)
         with stop.listening():
             code = train(job, saved, stop)
         if code == DONE:
-            checkpoint.write_json(summary, _summary(job))
+            checkpoint.write_json(ended, summary(job))
         return code
-
-
-def settle(config: RunConfig) -> Job:
-    """Open the data and resolve every `auto`."""
-    settings = config.settings
-    data = open_data(config.tokens, config.mixture, settings, config.answers)
-    cuda = torch.cuda.is_available()
-    if settings.device == "cuda" and not cuda:
-        raise TrainError(
-            f"{config.path}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto."
-        )
-    device = torch.device("cuda" if cuda and settings.device != "cpu" else "cpu")
-    on_gpu = device.type == "cuda"
-    num_steps = data.train.num_steps
-    return Job(
-        config=config,
-        settings=settings,
-        data=data,
-        device=device,
-        precision=("bfloat16" if on_gpu else "float32") if settings.precision == "auto" else settings.precision,
-        compiled=on_gpu if settings.compile == "auto" else settings.compile == "on",
-        num_steps=num_steps,
-        warmup_steps=warmup_steps(
-            warmup_tokens=settings.warmup_tokens, batch_tokens=data.train.batch_tokens, num_steps=num_steps
-        ),
-        vocab_size=model.padded_vocab_size(data.vocab_size),
-    )
 
 
 def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> int:
@@ -316,7 +186,7 @@ def _save(job: Job, state: State, decoder: model.Decoder, adamw: torch.optim.Opt
         job.config.output / "checkpoints",
         state.step,
         tensors={"model": decoder.state_dict(), "optimizer": optimizer.state_tensors(decoder, adamw)},
-        state=progress | _record(job),
+        state=progress | job.record(),
         keep_last=job.settings.keep_last,
     )
 
@@ -330,83 +200,3 @@ def _restore(saved: checkpoint.Checkpoint, decoder: model.Decoder, adamw: torch.
         for loss, norm in saved.state["recent"]
     ]
     return State(saved.step, Counter(saved.state["draws"]), recent)
-
-
-def _record(job: Job) -> dict[str, Any]:
-    return {"identity": job.identity(), "data": dict(job.data.digests)}
-
-
-def _refuse_change(record: Mapping[str, Any], job: Job, place: Path) -> None:
-    """Refuse to go on if what shaped the record is not what the job says now."""
-    then, now = record["data"], job.data.digests
-    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-    if changed:
-        raise TrainError(
-            f"{place}: the data has changed since: {', '.join(changed)}. Put it back, or empty the output folder to train anew."
-        )
-    before, after = record["identity"], job.identity()
-    differences = [
-        f"{key} was {before.get(key)}, is {after.get(key)}"
-        for key in sorted({*before, *after})
-        if before.get(key) != after.get(key)
-    ]
-    if differences:
-        raise ConfigError(
-            f"{job.config.path}: {place} was made with other settings: {'; '.join(differences)}. Set them back, or choose "
-            f"another output. Only {', '.join(sorted(FREE_SETTINGS))} may change on the way."
-        )
-
-
-def _summary(job: Job) -> dict[str, Any]:
-    output = job.config.output
-    training, validation = metrics.read(output / "metrics.jsonl")
-    saved = checkpoint.load(output / "checkpoints" / f"step_{job.num_steps:08d}")
-    draws: dict[str, int] = saved.state["draws"]
-    epochs = job.data.train.epochs(draws)
-    unused = job.data.train.plan.num_slots - job.num_steps * job.data.train.batch_windows
-    return {
-        "completed": True,
-        "preset": job.config.preset,
-        "seed": job.config.seed,
-        "parameters": job.settings.parameters(job.vocab_size),
-        "steps": job.num_steps,
-        "tokens": job.num_steps * job.data.train.batch_tokens,
-        "windows_unused": unused,  # at the end of the mixture: less than one batch
-        "first_loss": training[0]["loss"],
-        "last_loss": training[-1]["loss"],
-        "validation": validation[-1]["validation"] if validation else {},
-        "validation_skipped": dict(job.data.skipped),
-        **({"answers": _answers(job)} if job.data.answers else {}),
-        "sources": {name: {"windows": draws[name], "epochs": epochs[name]} for name in draws},
-        "device": job.device.type,
-        "precision": job.precision,
-        "compile": job.compiled,
-    }
-
-
-def _answers(job: Job) -> dict[str, Any]:
-    """Return what the last measure of the gold answers says."""
-    records = _read_json(job.config.output / "answers.json")
-    return answers.summary(job.data.answers, [record["bits_per_byte"] for record in records])
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainError(f"{path}: cannot be read ({error}). Empty the output folder to train anew.") from error
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder: two trainers in one folder would cut each other's log. The lock goes with the process."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise TrainError(f"{folder}: another trainer works here. Wait for it, or choose another output.") from error
-    try:
-        yield
-    finally:
-        os.close(handle)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from token_folder import documents, write_mixture, write_source
 
-from train import checkpoint, loop, metrics
+from train import checkpoint, loop, metrics, stopping
 from train.config import ConfigError, TrainError, load
 from train.data import TrainingData
 
@@ -262,7 +262,7 @@ def test_several_processes_are_refused(make_folder, monkeypatch, world_size):
 
 def test_two_trainers_in_one_folder_are_refused(make_folder):
     config = make_folder(steps=12).config("a")
-    with loop._locked(config.parent), pytest.raises(TrainError, match="another trainer works here"):
+    with stopping.locked(config.parent), pytest.raises(TrainError, match="another trainer works here"):
         train(config)
     assert train(config) == 0
 

@@ -1,0 +1,163 @@
+"""Everything that is settled before the first step, and what it comes to at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train import answers, checkpoint, metrics, model
+from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
+from train.data import Data, open_data
+from train.schedule import learning_rate, warmup_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that is settled before the first step.
+
+    Attributes:
+        config: The config file.
+        settings: Its settings.
+        data: What is read.
+        device, precision, compiled: With `auto` resolved.
+        num_steps, warmup_steps: Of the run.
+        vocab_size: Padded.
+    """
+
+    config: RunConfig
+    settings: Settings
+    data: Data
+    device: torch.device
+    precision: str
+    compiled: bool
+    num_steps: int
+    warmup_steps: int
+    vocab_size: int
+
+    def identity(self) -> dict[str, Any]:
+        """Return what shapes the result besides the data: a checkpoint goes on only under the same."""
+        settings = {name: value for name, value in asdict(self.settings).items() if name not in FREE_SETTINGS}
+        resolved = {
+            "preset": self.config.preset,
+            "seed": self.config.seed,
+            "batch_windows": self.data.train.batch_windows,
+            "device": self.device.type,
+            "precision": self.precision,
+            "compile": self.compiled,
+            "steps": self.num_steps,
+            "warmup_steps": self.warmup_steps,
+            "vocab_size": self.data.vocab_size,
+            "padded_vocab_size": self.vocab_size,
+        }
+        return settings | resolved
+
+    def record(self) -> dict[str, Any]:
+        """Return what a checkpoint says of the job that made it."""
+        return {"identity": self.identity(), "data": dict(self.data.digests)}
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of update `step`, counted from 0."""
+        return learning_rate(
+            step,
+            num_steps=self.num_steps,
+            warmup_steps=self.warmup_steps,
+            peak=self.settings.lr,
+            schedule=self.settings.schedule,
+            min_ratio=self.settings.min_lr_ratio,
+            decay_fraction=self.settings.decay_fraction,
+        )
+
+
+def settle(config: RunConfig) -> Job:
+    """Open the data and resolve every `auto`."""
+    settings = config.settings
+    data = open_data(config.tokens, config.mixture, settings, config.answers)
+    cuda = torch.cuda.is_available()
+    if settings.device == "cuda" and not cuda:
+        raise TrainError(
+            f"{config.path}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto."
+        )
+    device = torch.device("cuda" if cuda and settings.device != "cpu" else "cpu")
+    on_gpu = device.type == "cuda"
+    num_steps = data.train.num_steps
+    return Job(
+        config=config,
+        settings=settings,
+        data=data,
+        device=device,
+        precision=("bfloat16" if on_gpu else "float32") if settings.precision == "auto" else settings.precision,
+        compiled=on_gpu if settings.compile == "auto" else settings.compile == "on",
+        num_steps=num_steps,
+        warmup_steps=warmup_steps(
+            warmup_tokens=settings.warmup_tokens, batch_tokens=data.train.batch_tokens, num_steps=num_steps
+        ),
+        vocab_size=model.padded_vocab_size(data.vocab_size),
+    )
+
+
+def refuse_change(record: Mapping[str, Any], job: Job, place: Path) -> None:
+    """Refuse to go on if what shaped the record is not what the job says now."""
+    then, now = record["data"], job.data.digests
+    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    if changed:
+        raise TrainError(
+            f"{place}: the data has changed since: {', '.join(changed)}. Put it back, or empty the output folder to train anew."
+        )
+    before, after = record["identity"], job.identity()
+    differences = [
+        f"{key} was {before.get(key)}, is {after.get(key)}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+    if differences:
+        raise ConfigError(
+            f"{job.config.path}: {place} was made with other settings: {'; '.join(differences)}. Set them back, or choose "
+            f"another output. Only {', '.join(sorted(FREE_SETTINGS))} may change on the way."
+        )
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """Return what summary.json says of a run that is complete."""
+    output = job.config.output
+    training, validation = metrics.read(output / "metrics.jsonl")
+    saved = checkpoint.load(output / "checkpoints" / f"step_{job.num_steps:08d}")
+    draws: dict[str, int] = saved.state["draws"]
+    epochs = job.data.train.epochs(draws)
+    unused = job.data.train.plan.num_slots - job.num_steps * job.data.train.batch_windows
+    return {
+        "completed": True,
+        "preset": job.config.preset,
+        "seed": job.config.seed,
+        "parameters": job.settings.parameters(job.vocab_size),
+        "steps": job.num_steps,
+        "tokens": job.num_steps * job.data.train.batch_tokens,
+        "windows_unused": unused,  # at the end of the mixture: less than one batch
+        "first_loss": training[0]["loss"],
+        "last_loss": training[-1]["loss"],
+        "validation": validation[-1]["validation"] if validation else {},
+        "validation_skipped": dict(job.data.skipped),
+        **({"answers": _answers(job)} if job.data.answers else {}),
+        "sources": {name: {"windows": draws[name], "epochs": epochs[name]} for name in draws},
+        "device": job.device.type,
+        "precision": job.precision,
+        "compile": job.compiled,
+    }
+
+
+def _answers(job: Job) -> dict[str, Any]:
+    """Return what the last measure of the gold answers says."""
+    records = read_json(job.config.output / "answers.json")
+    return answers.summary(job.data.answers, [record["bits_per_byte"] for record in records])
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of the run."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainError(f"{path}: cannot be read ({error}). Empty the output folder to train anew.") from error
