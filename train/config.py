@@ -12,7 +12,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -229,15 +229,6 @@ def load(path: str | Path) -> RunConfig:
             problems at once.
     """
     path = Path(path)
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Give the config.json of a run.") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: is not JSON ({error}).") from error
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: must be a JSON object, is a {type(raw).__name__}.")
-    problems = []
     kinds = {
         "preset": str,
         "seed": int,
@@ -247,19 +238,10 @@ def load(path: str | Path) -> RunConfig:
         "answers": str,
         "overrides": dict,
     }
-    problems += [_unknown(key, kinds) for key in raw if key not in kinds]
-    for key, kind in kinds.items():
-        if key not in raw:
-            if key not in ("output", "answers", "overrides"):
-                problems.append(f"{key}: is missing.")
-        elif not isinstance(raw[key], kind) or isinstance(raw[key], bool):
-            problems.append(f"{key}: must be a {kind.__name__}, is {json.dumps(raw[key])}.")
+    raw, problems = read_keys(path, kinds, optional=("output", "answers", "overrides"))
     preset = raw.get("preset")
     if isinstance(preset, str) and preset not in PRESETS:
         problems.append(_unknown(preset, PRESETS, what="preset"))
-    seed = raw.get("seed")
-    if type(seed) is int and not 0 <= seed < 2**63:
-        problems.append(f"seed: must be between 0 and 2^63 - 1, is {seed}.")
     overrides = raw.get("overrides", {})
     if isinstance(overrides, dict):
         problems += check_overrides(overrides)
@@ -284,9 +266,42 @@ def load(path: str | Path) -> RunConfig:
     )
 
 
-def check_overrides(overrides: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with names and types of `overrides`; an empty list if nothing is."""
-    hints = typing.get_type_hints(Settings)
+def read_keys(path: Path, kinds: Mapping[str, Any], *, optional: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the object in a config file, and what is wrong with its keys: unknown, missing, of wrong type, a seed out of range.
+
+    Args:
+        path: The file.
+        kinds: Type of each key, as an annotation says it.
+        optional: Keys that may be left out.
+
+    Raises:
+        ConfigError: If the file cannot be read, or holds no JSON object.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Give the config.json of a run.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not JSON ({error}).") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must be a JSON object, is a {type(raw).__name__}.")
+    problems = [_unknown(key, kinds) for key in raw if key not in kinds]
+    for key, kind in kinds.items():
+        if key not in raw:
+            if key not in optional:
+                problems.append(f"{key}: is missing.")
+        elif not _fits(raw[key], kind):
+            problems.append(f"{key}: must be {_describe(kind)}, is {json.dumps(raw[key])}.")
+    seed = raw.get("seed")
+    if type(seed) is int and not 0 <= seed < 2**63:
+        problems.append(f"seed: must be between 0 and 2^63 - 1, is {seed}.")
+    return raw, problems
+
+
+def check_overrides(overrides: Mapping[str, Any], settings: type = Settings) -> list[str]:
+    """Return what is wrong with names and types of `overrides` of `settings`; an empty list if nothing is."""
+    types_of = typing.get_type_hints(settings)
+    hints = {field.name: types_of[field.name] for field in dataclasses.fields(settings)}
     problems = []
     for key, value in overrides.items():
         if key not in hints:
@@ -315,7 +330,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(_describe(part) for part in typing.get_args(hint))
     if typing.get_origin(hint) is list:
         return f"a list, each item {_describe(*typing.get_args(hint))}"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null",
+             dict: "an object"}  # fmt: skip
     return names[hint]
 
 

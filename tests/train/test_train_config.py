@@ -48,7 +48,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(tmp_path):
 
 def test_all_problems_are_told_at_once(tmp_path):
     message = problems(tmp_path, seed="0", tokens=None, overrides={"layers": 1.5, "tied": 1, "schedule": "linear"})
-    assert "seed: must be a int" in message
+    assert "seed: must be a whole number" in message
     assert "tokens: is missing." in message
     assert "overrides.layers: must be a whole number, is 1.5." in message
     assert "overrides.tied: must be true or false, is 1." in message
