@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, metrics, model, optimizer
+from train import answers, checkpoint, metrics, model
 from train.config import ConfigError, RunConfig, TrainError
 from train.evaluate import evaluate
 from train.job import Job, read_json, refuse_change, settle, summary
+from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 
 
@@ -79,10 +80,10 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
     decoder = model.Decoder(settings, job.vocab_size)
     decoder.initialize(job.config.seed)
     decoder.to(device)
-    adamw = optimizer.build(decoder, settings)
+    updates = Optimizer(decoder, settings)
     state = State()
     if saved is not None:
-        state = _restore(saved, decoder, adamw)
+        state = _restore(saved, decoder, updates)
         metrics.say(f"resuming from {saved.path.name} of {job.num_steps} steps")
     hidden_of: Callable[[Tensor], Tensor] = torch.compile(decoder, dynamic=False) if job.compiled else decoder
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
@@ -120,7 +121,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
         while state.step < job.num_steps:
             log.start_clock()
             rate = job.rate(state.step)
-            optimizer.set_learning_rate(adamw, rate)
+            updates.set_learning_rate(rate)
             inputs, targets = (torch.from_numpy(part).to(device) for part in data.train.batch(state.step))  # (S, T)
             nats = torch.zeros((), dtype=torch.float64, device=device)
             for part in range(0, len(inputs), settings.micro_batch):
@@ -130,8 +131,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
                 (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]
                 nats += loss.detach()
             norm = torch.nn.utils.clip_grad_norm_(decoder.parameters(), settings.clip)
-            adamw.step()
-            adamw.zero_grad(set_to_none=True)
+            updates.step()
+            updates.zero_grad()
             state.draws.update(source for source, _ in data.train.slots(state.step))
             state.step += 1
             state.recent.append((nats / targets.numel(), norm))
@@ -147,7 +148,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
                 validate()
             code = None if last else stop.code
             if state.step % settings.save_every == 0 or last or code is not None:
-                _save(job, state, decoder, adamw, log)
+                _save(job, state, decoder, updates, log)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code
@@ -168,7 +169,7 @@ def _mean_finite_loss(state: State) -> float:
     return losses.mean().item()
 
 
-def _save(job: Job, state: State, decoder: model.Decoder, adamw: torch.optim.Optimizer, log: metrics.RunLog) -> None:
+def _save(job: Job, state: State, decoder: model.Decoder, updates: Optimizer, log: metrics.RunLog) -> None:
     if state.recent:
         _mean_finite_loss(state)
     bad = [name for name, parameter in decoder.named_parameters() if not parameter.isfinite().all()]
@@ -185,15 +186,15 @@ def _save(job: Job, state: State, decoder: model.Decoder, adamw: torch.optim.Opt
     checkpoint.save(
         job.config.output / "checkpoints",
         state.step,
-        tensors={"model": decoder.state_dict(), "optimizer": optimizer.state_tensors(decoder, adamw)},
+        tensors={"model": decoder.state_dict(), "optimizer": updates.state_tensors()},
         state=progress | job.record(),
         keep_last=job.settings.keep_last,
     )
 
 
-def _restore(saved: checkpoint.Checkpoint, decoder: model.Decoder, adamw: torch.optim.Optimizer) -> State:
+def _restore(saved: checkpoint.Checkpoint, decoder: model.Decoder, updates: Optimizer) -> State:
     decoder.load_state_dict(saved.tensors["model"])
-    optimizer.restore_state(decoder, adamw, saved.tensors["optimizer"])
+    updates.restore_state(saved.tensors["optimizer"])
     device = decoder.embedding.weight.device
     recent = [
         (torch.tensor(loss, dtype=torch.float64, device=device), torch.tensor(norm, device=device))

@@ -182,8 +182,8 @@ def test_a_loss_that_is_no_number_stops_the_run(make_folder, monkeypatch, log_ev
 
 def test_weights_that_are_not_finite_are_never_saved(make_folder, monkeypatch):
     config = make_folder(steps=20).config("a")
-    real = loop.optimizer.set_learning_rate
-    monkeypatch.setattr(loop.optimizer, "set_learning_rate", lambda adamw, rate: real(adamw, float("inf")))
+    real = loop.Optimizer.set_learning_rate
+    monkeypatch.setattr(loop.Optimizer, "set_learning_rate", lambda updates, rate: real(updates, float("inf")))
     with pytest.raises(TrainError, match=r"not finite|is nan|diverged"):
         train(config)
     assert checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail) is None

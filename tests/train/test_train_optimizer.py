@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from train import optimizer
 from train.config import PRESETS
 from train.model import Decoder
+from train.optimizer import Optimizer, split
 
 SETTINGS = dataclasses.replace(
     PRESETS["demo-1m"], layers=1, dim=16, heads=2, kv_heads=1, ffn_dim=24, context=8, qk_norm=True, tied=False
@@ -17,18 +17,28 @@ SETTINGS = dataclasses.replace(
 def model_and_optimizer():
     model = Decoder(SETTINGS, 64)
     model.initialize(0)
-    return model, optimizer.build(model, SETTINGS)
+    return model, Optimizer(model, SETTINGS)
 
 
-def step(model, adamw):
-    adamw.zero_grad()
-    model.logits(torch.arange(16).view(2, 8)).square().mean().backward()
-    adamw.step()
+def step(model, updates, *, scale=1.0, skip=None):
+    updates.zero_grad()
+    (model.logits(torch.arange(16).view(2, 8)).square().mean() * scale).backward()
+    updates.step(skip)
+
+
+def everything(model, updates):
+    """Weights and state, copied."""
+    tensors = {**dict(model.named_parameters()), **updates.state_tensors()}
+    return {name: value.detach().clone() for name, value in tensors.items()}
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_matrices_of_the_trunk_decay_and_nothing_else():
-    model, adamw = model_and_optimizer()
-    decayed, plain = optimizer.split(model)
+    model, updates = model_and_optimizer()
+    decayed, plain = split(model)
     assert set(decayed) == {
         f"blocks.0.{name}.weight" for name in ("attention.qkv", "attention.out", "mlp.gate_up", "mlp.down")
     }
@@ -36,15 +46,15 @@ def test_matrices_of_the_trunk_decay_and_nothing_else():
         f"blocks.0.{name}.weight"
         for name in ("attention_norm", "mlp_norm", "attention.query_norm", "attention.key_norm")
     }
-    assert [group["weight_decay"] for group in adamw.param_groups] == [SETTINGS.weight_decay, 0.0]
+    assert [group["weight_decay"] for group in updates.groups] == [SETTINGS.weight_decay, 0.0]
 
 
 def test_the_first_step_by_hand():
-    model, adamw = model_and_optimizer()
-    optimizer.set_learning_rate(adamw, 0.01)
+    model, updates = model_and_optimizer()
+    updates.set_learning_rate(0.01)
     weights = {"blocks.0.mlp.down.weight": 0.1, "embedding.weight": 0.0}
     before = {name: model.get_parameter(name).detach().clone() for name in weights}
-    step(model, adamw)
+    step(model, updates)
     for name, decay in weights.items():
         gradient = model.get_parameter(name).grad
         # Bias-corrected moments of the first step are g and g^2: the update is the gradient's sign.
@@ -52,22 +62,48 @@ def test_the_first_step_by_hand():
         assert torch.allclose(model.get_parameter(name), expected, atol=1e-7)
 
 
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1.0])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_skipped_step_leaves_every_tensor_to_the_last_bit(scale, first):
+    model, updates = model_and_optimizer()
+    if not first:
+        step(model, updates)
+    before = everything(model, updates)
+    step(model, updates, scale=scale, skip=torch.tensor(1.0))
+    after = everything(model, updates)
+    if first:  # moments begin with zeros
+        assert all(not value.any() for name, value in after.items() if name not in before)
+        after = {name: after[name] for name in before}
+    assert same(before, after)
+
+
+def test_after_a_skipped_step_the_run_goes_on_as_if_it_had_not_been():
+    plain, skipping = model_and_optimizer(), model_and_optimizer()
+    for pair in (plain, skipping):
+        step(*pair)
+    step(*skipping, scale=float("nan"), skip=torch.tensor(1.0))
+    step(*plain)
+    step(*skipping, skip=torch.tensor(0.0))
+    step(*plain)
+    step(*skipping)
+    assert same(everything(*plain), everything(*skipping))
+
+
 def test_the_state_comes_back_to_the_last_bit():
-    model, adamw = model_and_optimizer()
-    step(model, adamw)
-    state = {name: value.clone() for name, value in optimizer.state_tensors(model, adamw).items()}
+    model, updates = model_and_optimizer()
+    step(model, updates)
+    state = {name: value.clone() for name, value in updates.state_tensors().items()}
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     assert set(state) == {f"{name}.{key}" for name in weights for key in ("step", "exp_avg", "exp_avg_sq")}
-    step(model, adamw)
-    other, other_adamw = model_and_optimizer()
+    step(model, updates)
+    other, other_updates = model_and_optimizer()
     other.load_state_dict(weights)
-    optimizer.restore_state(other, other_adamw, state)
-    step(other, other_adamw)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, other.state_dict()[name])
+    other_updates.restore_state(state)
+    step(other, other_updates)
+    assert same(everything(model, updates), everything(other, other_updates))
 
 
 def test_a_missing_state_is_refused():
-    model, adamw = model_and_optimizer()
+    _, updates = model_and_optimizer()
     with pytest.raises(KeyError, match="embedding"):
-        optimizer.restore_state(model, adamw, {})
+        updates.restore_state({})
