@@ -76,7 +76,7 @@ def passages(text: str) -> Iterator[str]:
 
 
 def benchmark_texts() -> list[str]:
-    from curate.decontaminate.items import read_items
+    from curate.benchmarks.items import read_items
 
     files = sorted((DATA / "06_benchmarks").glob("*.jsonl.gz"))
     return [

@@ -33,9 +33,9 @@ import pyarrow as pa
 from planted_leaks import NAMED, RENDERINGS, WAYS, Leak, read_jsonl
 from scipy import stats
 
+from curate.benchmarks.items import read_items
 from curate.decontaminate.decide import Common, decide
 from curate.decontaminate.index import Index, build_index
-from curate.decontaminate.items import read_items
 from curate.decontaminate.normal_hashes import normal_hashes
 from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate

@@ -1,6 +1,6 @@
 """Benchmark items as they would stand on a page, changed in the ways in which leaks differ from their source.
 
-Each rendering is written here from the set's own schema, without the fields that `curate.decontaminate.items` finds, so
+Each rendering is written here from the set's own schema, without the fields that `curate.benchmarks.items` finds, so
 that a wrong mapping shows as leaks not found. Every choice is drawn by a hash of set, item and way.
 """
 

@@ -72,13 +72,15 @@ CORE = (
 )
 SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
-FAMILIES += ("tokenizer", "write", "classify")
-BELOW_RECIPE = ("core", "text", *FAMILIES, "machine")
+FAMILIES += ("tokenizer", "write", "classify", "evaluate")
+BELOW_RECIPE = ("core", "text", "benchmarks", *FAMILIES, "machine")
 
 # A module that stands in no room fails the test: say here where it belongs, and what it may know.
 ROOMS = (
     Room("core", CORE, sees=SPLITTERS, ordered=True),  # what everything else speaks
     Room("text", ("curate.text.*",), sees=("curate.errors", "curate.compiled", "curate.words")),  # pure functions on str
+    # the items of benchmarks, which two families look at
+    Room("benchmarks", ("curate.benchmarks.*",), sees=("core", "text")),
     # families know core and text, never each other
     Room("read", ("curate.read.*",), sees=("core", "text")),
     Room("extract", ("curate.extract.*",), sees=("core", "text")),
@@ -86,7 +88,8 @@ ROOMS = (
     Room("rewrite", ("curate.rewrite.*",), sees=("core", "text")),
     Room("gate", ("curate.gate", "curate.optout", "curate.removal"), sees=("core", "text")),
     Room("dedup", ("curate.dedup.*",), sees=("core", "text")),
-    Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text")),
+    Room("decontaminate", ("curate.decontaminate.*",), sees=("core", "text", "benchmarks")),
+    Room("evaluate", ("curate.evaluate.*",), sees=("core", "text", "benchmarks")),
     Room("stated", ("curate.stated",), sees=("core",)),
     Room("mix", ("curate.mix.*", "curate.groups"), sees=("core", "text")),
     Room("classify", ("curate.classify", "curate.classify.settings", "curate.classify.fit",
@@ -401,8 +404,8 @@ def is_version(node: ast.stmt) -> bool:
 def made_of(module: str, known: Mapping[str, str]) -> list[str]:
     """Return the modules whose code shapes what the stages in `module` do.
 
-    These are its imports, and theirs, within its own room, `curate.text` and `curate.words`; a module named `settings`
-    speaks for its whole folder.
+    These are its imports, and theirs, within its own room, `curate.text`, `curate.benchmarks` and `curate.words`; a module
+    named `settings` speaks for its whole folder.
     """
     home = rooms_of(module)[:1]
     todo = [module]
@@ -416,7 +419,8 @@ def made_of(module: str, known: Mapping[str, str]) -> list[str]:
         done[name] = None
         for _, target in imports(name, known[name], known):
             if target in known and (
-                rooms_of(target) == home or matches(target, "curate.text.*") or target == "curate.words"
+                rooms_of(target) == home
+                or any(matches(target, shared) for shared in ("curate.text.*", "curate.benchmarks.*", "curate.words"))
             ):
                 todo.append(target)
     return sorted(done)
@@ -475,7 +479,12 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "arrange": "curate.phases.tokens",
     "mix": ("curate.mix.plan", "curate.mix.weights", "curate.mix.shares", "curate.mix.planted"),
 }
-_SHAPES_RESULTS = ("phases", "text", *FAMILIES)  # the machine moves bytes, but for pipeline.py, which applies the rules
+_SHAPES_RESULTS = (
+    "phases",
+    "text",
+    "benchmarks",
+    *FAMILIES,
+)  # the machine moves bytes, but for pipeline.py, which applies the rules
 
 
 def phases(known: Mapping[str, str], versions: Mapping[str, int], staged: Iterable[str]) -> dict[str, StageSource]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import curate
-from curate.decontaminate.items import read_benchmark
+from curate.benchmarks.items import read_benchmark
 from curate.errors import InputError, RecipeError
 from curate.runner import check
 from curate.tasks.benchmarks import benchmark_inputs

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from curate.stage import Settings
 
 if TYPE_CHECKING:
-    from curate.decontaminate.items import Item
+    from curate.benchmarks.items import Item
 
 STREAM = "canaries"  # of tokens, beside those of the sources
 

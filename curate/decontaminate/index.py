@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from curate.decontaminate.items import BenchmarkFiles, Item, read_benchmark
+from curate.benchmarks.items import BenchmarkFiles, Item, read_benchmark
 from curate.decontaminate.lookup import Lookup, places_in
 from curate.decontaminate.ngrams import at_positions
 from curate.decontaminate.normal import normal_spans

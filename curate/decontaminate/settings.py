@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from curate.benchmarks.sources import BenchmarkSource
 from curate.decontaminate.canaries import Canaries
-from curate.decontaminate.sources import BenchmarkSource
 from curate.stage import Stage
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from curate.decontaminate.items import Item
+from curate.benchmarks.items import Item
 from curate.decontaminate.ngrams import at_positions
 from curate.decontaminate.normal import normal_words
 from curate.decontaminate.settings import Decontaminate

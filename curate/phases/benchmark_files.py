@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.decontaminate.fields import Fields
-from curate.decontaminate.items import BenchmarkFiles
+from curate.benchmarks.fields import Fields
+from curate.benchmarks.items import BenchmarkFiles
 from curate.inputs import InputFile
 from curate.stage import canonical
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.benchmarks.items import Item, read_benchmark
 from curate.decontaminate.canaries import STREAM, Canaries, Canary, candidates, drawn, rounds
-from curate.decontaminate.items import Item, read_benchmark
 from curate.errors import InputError, StageError
 from curate.inputs import fetch
 from curate.phases.benchmark_files import BenchmarkInputs

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.benchmarks.items import BenchmarkFiles
 from curate.decontaminate.decide import Common, count_common, decide
 from curate.decontaminate.index import Index, build_index, told_untested
-from curate.decontaminate.items import BenchmarkFiles
 from curate.decontaminate.runs import overlaps
 from curate.decontaminate.settings import Decontaminate
 from curate.decontaminate.summary import summarise

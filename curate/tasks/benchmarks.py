@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.decontaminate.items import refuse_first
+from curate.benchmarks.items import refuse_first
 from curate.errors import InputError, Problem, RecipeError
 from curate.inputs import expand_variables, is_remote, list_inputs
 from curate.phases.benchmark_files import BenchmarkInputs
@@ -18,8 +18,8 @@ from curate.refusal import nearest
 from curate.sources import demo_path
 
 if TYPE_CHECKING:
+    from curate.benchmarks.sources import BenchmarkSource
     from curate.cache import Cache
-    from curate.decontaminate.sources import BenchmarkSource
     from curate.inputs import InputFile
     from curate.recipe import Recipe
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from curate.decontaminate.fields import Derived, FieldError, Fields, elements, leaves, role_texts
-from curate.decontaminate.items import Benchmark, BenchmarkFiles, read_benchmark
+from curate.benchmarks.fields import Derived, FieldError, Fields, elements, leaves, role_texts
+from curate.benchmarks.items import Benchmark, BenchmarkFiles, read_benchmark
 from curate.errors import InputError
 
 NESTED: dict[str, Any] = {
@@ -278,8 +278,8 @@ def test_parquet_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         ({"question": "quesion"}, "row 1, field 'quesion': there is no 'quesion'.", "Did you mean 'question'?"),
         ({"question": "question", "context": "passage"}, "row 2, field 'passage'", "write 'passage?' if rows may lack it"),
         ({"question": "question", "answer": {"pick": "gold"}, "choices": "options"}, "row 2, field 'gold': 9 names none",
-         "Correct `fields`"),
-        ({"question": "blank"}, "none of its 2 items has a text in blank (question).", "Correct `fields`"),
+         "Correct its `fields`"),
+        ({"question": "blank"}, "none of its 2 items has a text in blank (question).", "Correct its `fields`"),
     ],
 )  # fmt: skip
 def test_a_mapping_that_rows_do_not_fit(tmp_path: Path, fields: Any, problem: str, remedy: str) -> None:

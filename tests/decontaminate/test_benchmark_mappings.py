@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.decontaminate.items import Benchmark, BenchmarkFiles, Item, read_benchmark
-from curate.decontaminate.mappings import GENERAL, NAMES, SHIPPED, chosen
+from curate.benchmarks.items import Benchmark, BenchmarkFiles, Item, read_benchmark
+from curate.benchmarks.mappings import GENERAL, NAMES, SHIPPED, chosen
 
 DATA = Path(os.environ.get("CURATE_DATA", Path(__file__).parents[2] / "../shared/data")) / "06_benchmarks"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"real inputs are absent: no folder {DATA}; set CURATE_DATA")

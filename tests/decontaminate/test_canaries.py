@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
+from curate.benchmarks.items import Item, Part
 from curate.decontaminate.canaries import Canaries, candidates, drawn, rounds
-from curate.decontaminate.items import Item, Part
 from curate.text.hashing import choice_hash
 
 

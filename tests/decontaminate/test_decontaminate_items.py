@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from curate.benchmarks.items import read_items
 from curate.decontaminate.index import build_index
-from curate.decontaminate.items import read_items
 from curate.decontaminate.settings import Decontaminate
 from curate.errors import InputError
 

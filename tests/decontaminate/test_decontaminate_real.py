@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from decontaminate_flow import batches_of, settings
 
+from curate.benchmarks.items import read_items
 from curate.decontaminate.decide import Common, decide
 from curate.decontaminate.index import Index, build_index
-from curate.decontaminate.items import read_items
 from curate.decontaminate.ngrams import BLOCK
 from curate.decontaminate.normal import normal_words
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.decontaminate.fields import Fields
-from curate.decontaminate.mappings import NAMES
+from curate.benchmarks.fields import Fields
+from curate.benchmarks.mappings import NAMES
 from curate.stage import Settings
 
 

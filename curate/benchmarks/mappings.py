@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from curate.decontaminate.fields import Fields
+from curate.benchmarks.fields import Fields
 
 GENERAL = "general"  # in place of a mapping's name: the rule for files without one
 

@@ -1,6 +1,6 @@
 """Benchmark files to items: which fields of an item are looked for, and which never are.
 
-A mapping says it (`curate.decontaminate.fields`, `mappings`). Without one a field's role comes from the names on its path (lower
+A mapping says it (`curate.benchmarks.fields`, `mappings`). Without one a field's role comes from the names on its path (lower
 case, `camelCase` split, anything but letters and digits as one underscore):
 
 - A label (`LABELS`: ids, numbers, categories, links, gold labels) is not text of the item.
@@ -23,9 +23,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from curate.decontaminate.fields import FieldError, Fields, Place, elements, leaves, role_texts
-from curate.decontaminate.mappings import GENERAL, Shipped, called, chosen, recognised
-from curate.decontaminate.records import own_items, records
+from curate.benchmarks.fields import FieldError, Fields, Place, elements, leaves, role_texts
+from curate.benchmarks.mappings import GENERAL, Shipped, called, chosen, recognised
+from curate.benchmarks.records import own_items, records
 from curate.errors import InputError
 
 IDS = (
@@ -241,7 +241,7 @@ def refuse_first(files: BenchmarkFiles) -> None:
 
 
 def _without_items(path: str) -> InputError:
-    return InputError(path, "holds no benchmark item.", "Take it out of decontaminate.benchmarks, or mend the file.")
+    return InputError(path, "holds no benchmark item.", "Take it out of the recipe, or mend the file.")
 
 
 def _unique(name: str, line: int, title: str, files: BenchmarkFiles, reading: _Reading) -> str:
@@ -349,12 +349,10 @@ def _remedy(error: FieldError, name: str) -> str:
     near = difflib.get_close_matches(wanted, error.known, n=1, cutoff=0.5)
     meant = f"Did you mean '{near[0]}'? " if near else ""
     known = f"There are: {', '.join(error.known[:_SHOWN])}. " if error.known else ""
-    mend = f"Correct `fields` in decontaminate.benchmarks, or write '{error.field}?' if rows may lack it."
+    mend = f"Correct its `fields` in the recipe, or write '{error.field}?' if rows may lack it."
     if name != "fields":
         mend = f"The rows are not of the mapping '{name}': name another, write `fields`, or leave `mapping` out."
-    return (
-        meant + known + (mend if error.known or name != "fields" else "Correct `fields` in decontaminate.benchmarks.")
-    )
+    return meant + known + (mend if error.known or name != "fields" else "Correct its `fields` in the recipe.")
 
 
 def _items_in(row: Mapping[str, Any], line: int, way: _Way) -> Iterator[Found]:
@@ -397,7 +395,7 @@ def _refuse_empty(items: list[Item], files: BenchmarkFiles) -> None:
         )
         if paths and not any(part.role == role for item in items for part in item.parts):
             problem = f"none of its {len(items)} items has a text in {', '.join(paths)} ({role})."
-            raise InputError(files.paths[0], problem, "Correct `fields` in decontaminate.benchmarks.")
+            raise InputError(files.paths[0], problem, "Correct its `fields` in the recipe.")
 
 
 def _note_fields(value: Any, path: str, way: _Way, left_out: dict[str, str], seen: set[str]) -> None:
