@@ -117,6 +117,24 @@ def load_newest(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint | No
     return None
 
 
+def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:
+    """Return the checkpoint in a folder, or the newest undamaged one of a run's folder; changes nothing there.
+
+    Raises:
+        TrainError: If there is none, or all are damaged.
+    """
+    if (folder / STATE).exists():
+        return load(folder)
+    listed = _listed(folder / "checkpoints") if (folder / "checkpoints").is_dir() else []
+    for _, path in reversed(listed):
+        try:
+            return load(path)
+        except DamagedError as error:
+            warn(str(error))
+    what = "all its checkpoints are damaged" if listed else "holds no checkpoint"
+    raise TrainError(f"{folder}: {what}. Name the folder of a run, or of one of its checkpoints.")
+
+
 def load(path: Path) -> Checkpoint:
     """Read and verify one checkpoint.
 

@@ -145,6 +145,11 @@ class Settings:
 FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "micro_batch"})
 
 
+def settings_of(identity: Mapping[str, Any]) -> Settings:
+    """Return the settings that a checkpoint was made with, from the identity in its state; free ones are the defaults."""
+    return Settings(**{one.name: identity[one.name] for one in dataclasses.fields(Settings) if one.name in identity})
+
+
 def ladder(
     *, layers: int, dim: int, heads: int, kv_heads: int | None = None, micro_batch: int = 16, context: int = 2048
 ) -> Settings:

@@ -83,6 +83,24 @@ def test_a_damaged_newest_is_named_and_the_one_before_taken(tmp_path, name, dama
     assert newest(tmp_path)[0].state["note"] == "at 30"
 
 
+def test_a_reader_finds_the_newest_good_one_and_moves_nothing(tmp_path):
+    for step in (10, 20):
+        save(tmp_path / "checkpoints", step)
+    cut(tmp_path / "checkpoints" / "step_00000020" / "model.safetensors")
+    before, said = sorted(tmp_path.rglob("*")), []
+    assert checkpoint.find(tmp_path, warn=said.append).step == 10
+    assert "step_00000020/model.safetensors" in said[0]
+    assert checkpoint.find(tmp_path / "checkpoints" / "step_00000010", warn=said.append).step == 10
+    with pytest.raises(TrainError, match="step_00000020/model"):
+        checkpoint.find(tmp_path / "checkpoints" / "step_00000020", warn=said.append)
+    cut(tmp_path / "checkpoints" / "step_00000010" / "model.safetensors")
+    with pytest.raises(TrainError, match="all its checkpoints are damaged"):
+        checkpoint.find(tmp_path, warn=said.append)
+    with pytest.raises(TrainError, match="holds no checkpoint"):
+        checkpoint.find(tmp_path / "absent", warn=said.append)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_only_damaged_checkpoints_are_no_reason_to_start_anew(tmp_path):
     cut(save(tmp_path, 10) / "model.safetensors")
     with pytest.raises(TrainError, match="all 1 checkpoints are damaged"):

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from train.config import PRESETS, ConfigError, Settings, load
+from train.config import FREE_SETTINGS, PRESETS, ConfigError, Settings, load, settings_of
 from train.model import Decoder
 
 GOOD = {"preset": "demo-1m", "seed": 3, "tokens": "../tokens", "mixture": "../mixture.json", "output": "."}
@@ -145,3 +145,10 @@ def test_settings_are_frozen():
     with pytest.raises(TypeError):
         PRESETS["new"] = PRESETS["15m"]
     assert all(isinstance(settings, Settings) for settings in PRESETS.values())
+
+
+def test_settings_come_back_from_the_identity_of_a_checkpoint():
+    identity = dataclasses.asdict(PRESETS["15m"]) | {"preset": "15m", "steps": 12}
+    identity = {name: value for name, value in identity.items() if name not in FREE_SETTINGS}
+    free = {name: getattr(PRESETS["15m"], name) for name in FREE_SETTINGS}
+    assert dataclasses.replace(settings_of(identity), **free) == PRESETS["15m"]
