@@ -59,9 +59,15 @@ class Checkpoint:
 
 
 def save(
-    folder: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep_last: int
+    folder: Path,
+    step: int,
+    *,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    keep_last: int,
+    keep_before: int | None = None,
 ) -> Path:
-    """Write a checkpoint and remove all but the newest `keep_last`; return its folder.
+    """Write a checkpoint and remove all but the newest `keep_last`, and the newest before step `keep_before`; return its folder.
 
     A checkpoint of this step that is there already is left as it is: it was verified, or written by this run.
     """
@@ -82,15 +88,19 @@ def save(
         sync(temporary)
         temporary.rename(target)
         sync(folder)
-    for _, old in _listed(folder)[:-keep_last]:
+    listed = _listed(folder)
+    kept = {other for other, _ in listed[-keep_last:]}
+    if keep_before is not None:
+        kept |= {max((other for other, _ in listed if other < keep_before), default=step)}
+    for _, old in (one for one in listed if one[0] not in kept):
         doomed = old.with_suffix(".old")  # renamed first: a kill in between leaves no half checkpoint
         old.rename(doomed)
         shutil.rmtree(doomed)
     return target
 
 
-def load_newest(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint, or None if none was ever written.
+def load_newest(folder: Path, *, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
+    """Return the newest undamaged checkpoint, if `before` is given of a step before that, or None if none was ever written.
 
     Damaged ones are named through `warn` and put aside; leftovers of interrupted saves are removed.
 
@@ -101,7 +111,7 @@ def load_newest(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint | No
         return None
     for leftover in (*folder.glob("step_*.tmp"), *folder.glob("step_*.old")):
         shutil.rmtree(leftover)
-    listed = _listed(folder)
+    listed = [(step, path) for step, path in _listed(folder) if before is None or step < before]
     for _, path in reversed(listed):
         try:
             return load(path)

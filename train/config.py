@@ -62,6 +62,12 @@ class Settings:
         eval_batch: Sequences of one forward pass in evaluation.
         log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
         keep_last: Checkpoints kept.
+        skip_sigma: A step whose loss or gradient norm lies more than so many standard deviations above the mean of the last
+            `skip_window` steps is left out; null: only steps that are not finite are.
+        skip_window: In steps.
+        max_skips: So many skipped steps within `skip_window` make the run go back to the last checkpoint before them, and go on
+            behind them.
+        max_rollbacks: The run fails after so many.
         max_minutes: Save and exit with code 85 after so many minutes; null: no limit.
         threads: CPU threads. From the preset, never from the machine: sums depend on it.
         device: `auto` takes CUDA if there is a GPU.
@@ -98,6 +104,10 @@ class Settings:
     eval_every: int = 500
     save_every: int = 500
     keep_last: int = 2
+    skip_sigma: float | None = 6.0  # OLMo-core's SkipStepOptimizer: six sigma over 128 steps
+    skip_window: int = 128
+    max_skips: int = 10
+    max_rollbacks: int = 3
     max_minutes: float | None = None
     threads: int = 4
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -106,11 +116,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "micro_batch", "eval_batch",
-                     "log_every", "eval_every", "save_every", "keep_last", "threads"):  # fmt: skip
+                     "log_every", "eval_every", "save_every", "keep_last", "max_skips", "threads"):  # fmt: skip
             _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
-        for name in ("weight_decay", "warmup_tokens"):
+        for name in ("weight_decay", "warmup_tokens", "max_rollbacks"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
         for name in ("min_lr_ratio", "decay_fraction"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
@@ -119,6 +129,8 @@ class Settings:
         for name in ("max_tokens", "batch_windows"):
             _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
+        _require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
+        _require("skip_sigma", self.skip_sigma, self.skip_sigma is None or self.skip_sigma > 0, "greater than 0")
         _require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
         _require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
         _require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
@@ -142,7 +154,7 @@ class Settings:
 
 # Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch: but for the
 # rounding of sums).
-FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "micro_batch"})
+FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "max_skips", "micro_batch"})
 
 
 def settings_of(identity: Mapping[str, Any]) -> Settings:

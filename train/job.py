@@ -137,6 +137,9 @@ def summary(job: Job) -> dict[str, Any]:
         "steps": job.num_steps,
         "tokens": job.num_steps * job.data.train.batch_tokens,
         "windows_unused": unused,  # at the end of the mixture: less than one batch
+        "skipped_steps": len(saved.state["skipped"]),
+        "jumped_steps": sum(last - first + 1 for first, last in saved.state["jumped"]),
+        "rollbacks": len(saved.state["jumped"]),
         "first_loss": training[0]["loss"],
         "last_loss": training[-1]["loss"],
         "validation": validation[-1]["validation"] if validation else {},

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, metrics, model
+from train import answers, checkpoint, guard, metrics, model
 from train.config import ConfigError, RunConfig, TrainError
 from train.evaluate import evaluate
+from train.guard import Guard
 from train.job import Job, read_json, refuse_change, settle, summary
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
@@ -24,14 +26,41 @@ class State:
     """What changes from step to step, besides weights and optimizer. The rest is a function of the step.
 
     Attributes:
-        step: Updates done.
+        step: Batches done.
         draws: Windows drawn of each source.
-        recent: Loss and gradient norm of each step since the last record.
+        recent: What the guard noted of each step since the last record.
+        skipped: Steps without an update, counted from 1.
+        jumped: First and last step of each stretch whose updates a rollback took back.
     """
 
     step: int = 0
     draws: Counter[str] = field(default_factory=Counter)
-    recent: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    recent: list[Tensor] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    jumped: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """What learns: the weights, their optimizer, the guard over both."""
+
+    decoder: model.Decoder
+    optimizer: Optimizer
+    guard: Guard
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Return what a checkpoint keeps; the inverse of `restore`."""
+        return {
+            "model": self.decoder.state_dict(),
+            "optimizer": self.optimizer.state_tensors(),
+            "guard": self.guard.tensors(),
+        }
+
+    def restore(self, tensors: Mapping[str, dict[str, Tensor]]) -> None:
+        """Put back what `tensors` gave."""
+        self.decoder.load_state_dict(tensors["model"])
+        self.optimizer.restore_state(tensors["optimizer"])
+        self.guard.restore(tensors["guard"])
 
 
 def run(config: RunConfig) -> int:
@@ -77,13 +106,11 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    decoder = model.Decoder(settings, job.vocab_size)
-    decoder.initialize(job.config.seed)
-    decoder.to(device)
-    updates = Optimizer(decoder, settings)
+    learner = _begin(job)
+    decoder, updates = learner.decoder, learner.optimizer
     state = State()
     if saved is not None:
-        state = _restore(saved, decoder, updates)
+        state = _restore(saved, learner)
         metrics.say(f"resuming from {saved.path.name} of {job.num_steps} steps")
     hidden_of: Callable[[Tensor], Tensor] = torch.compile(decoder, dynamic=False) if job.compiled else decoder
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
@@ -131,48 +158,90 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
                 (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]
                 nats += loss.detach()
             norm = torch.nn.utils.clip_grad_norm_(decoder.parameters(), settings.clip)
-            updates.step()
+            skip, noted = learner.guard.refuses(nats / targets.numel(), norm)
+            updates.step(skip)
             updates.zero_grad()
             state.draws.update(source for source, _ in data.train.slots(state.step))
             state.step += 1
-            state.recent.append((nats / targets.numel(), norm))
+            state.recent.append(noted)
             last = state.step == job.num_steps
+            code = None if last else stop.code
+            save = state.step % settings.save_every == 0 or last or code is not None
             due = state.step == 1 or state.step % settings.log_every == 0 or last
-            mean_loss = _mean_finite_loss(state) if due else None  # waits for a GPU, so that the clock is right
+            # Waits for a GPU, so that the clock is right.
+            seen = guard.read(state.recent, state.step - len(state.recent) + 1) if due or save else []
             log.stop_clock(targets.numel())
-            if mean_loss is not None:
-                tokens = state.step * data.train.batch_tokens
-                log.training(step=state.step, tokens=tokens, loss=mean_loss, lr=rate, grad_norm=norm.item())
-                state.recent.clear()
+            rolled_back = False
+            if due:
+                _record(job, state, log, seen, rate)
+                rolled_back = _roll_back(job, state, learner, log)
             if state.step % settings.eval_every == 0 or last:
                 validate()
-            code = None if last else stop.code
-            if state.step % settings.save_every == 0 or last or code is not None:
-                _save(job, state, decoder, updates, log)
+            if rolled_back or last or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
+                _save(job, state, learner, log)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code
     return DONE
 
 
-def _mean_finite_loss(state: State) -> float:
-    """Return the mean loss since the last record, or refuse to go on from one that is not finite."""
-    losses = torch.stack([loss for loss, _ in state.recent]).cpu()
-    norms = torch.stack([norm for _, norm in state.recent]).cpu()
-    for index, (loss, norm) in enumerate(zip(losses.tolist(), norms.tolist(), strict=True)):
-        if not (abs(loss) < float("inf") and abs(norm) < float("inf")):
-            step = state.step - len(state.recent) + 1 + index
-            raise TrainError(
-                f"step {step}: the loss is {loss}, the gradient's norm {norm}. Training stopped; the last checkpoint is from "
-                "before. Lower `lr`, raise `warmup_tokens`, or look at the documents of this step."
-            )
-    return losses.mean().item()
+def _begin(job: Job) -> Learner:
+    """Return weights as the seed draws them, with nothing learnt."""
+    decoder = model.Decoder(job.settings, job.vocab_size)
+    decoder.initialize(job.config.seed)
+    decoder.to(job.device)
+    return Learner(decoder, Optimizer(decoder, job.settings), Guard(job.settings, job.device))
 
 
-def _save(job: Job, state: State, decoder: model.Decoder, updates: Optimizer, log: metrics.RunLog) -> None:
-    if state.recent:
-        _mean_finite_loss(state)
-    bad = [name for name, parameter in decoder.named_parameters() if not parameter.isfinite().all()]
+def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Seen], rate: float) -> None:
+    """Write the log line of the steps since the last one, and one for each that was skipped."""
+    skipped = [one for one in seen if one.skipped]
+    for one in skipped:
+        log.skipped(step=one.step, fault=guard.line(one, job.data.train))
+    state.skipped += [one.step for one in skipped]
+    applied = [one.loss for one in seen if not one.skipped]
+    if applied:
+        tokens = state.step * job.data.train.batch_tokens
+        log.training(step=state.step, tokens=tokens, loss=fmean(applied), lr=rate, grad_norm=seen[-1].norm)
+    state.recent.clear()
+
+
+def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> bool:
+    """Go back to the last checkpoint before a burst of skipped steps, if there is one; return whether.
+
+    Weights, optimizer and guard are those of then; data and learning rate go on behind the newest step, so that what was drawn
+    since is jumped over.
+
+    Raises:
+        TrainError: If the run was rolled back too often, or no step is left.
+    """
+    recent = _recently_skipped(job, state)
+    if len(recent) < job.settings.max_skips:
+        return False
+    found = f"{len(recent)} of the steps {recent[0]} to {state.step} had to be skipped"
+    if len(state.jumped) == job.settings.max_rollbacks or state.step == job.num_steps:
+        tried = f"after {len(state.jumped)} rollbacks" if state.step < job.num_steps else "and no step is left"
+        raise TrainError(
+            f"step {state.step}: {found}, {tried}. Training stopped; the last checkpoint is from before. Lower `lr`, raise "
+            "`warmup_tokens`, or look at the documents that metrics.jsonl names."
+        )
+    saved = checkpoint.load_newest(job.config.output / "checkpoints", warn=metrics.say, before=recent[0])
+    learner.restore(_begin(job).tensors() if saved is None else saved.tensors)
+    good = 0 if saved is None else saved.step
+    state.jumped.append((good + 1, state.step))
+    log.rolled_back(step=state.step, to=good, why=found)
+    return True
+
+
+def _recently_skipped(job: Job, state: State) -> list[int]:
+    """Return the steps that were skipped in the guard's window and behind the last rollback."""
+    since = max(state.step - job.settings.skip_window, state.jumped[-1][1] if state.jumped else 0)
+    noted = guard.read(state.recent, state.step - len(state.recent) + 1) if state.recent else []
+    return [step for step in (*state.skipped, *(one.step for one in noted if one.skipped)) if step > since]
+
+
+def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> None:
+    bad = [name for name, parameter in learner.decoder.named_parameters() if not parameter.isfinite().all()]
     if bad:
         raise TrainError(
             f"step {state.step}: {bad[0]} holds values that are not finite; this step is not saved. Lower `lr`."
@@ -181,23 +250,23 @@ def _save(job: Job, state: State, decoder: model.Decoder, updates: Optimizer, lo
         "metrics_bytes": log.sync(),
         "draws": dict(sorted(state.draws.items())),
         "epochs": job.data.train.epochs(state.draws),
-        "recent": [(loss.item(), norm.item()) for loss, norm in state.recent],
+        "recent": [noted.tolist() for noted in state.recent],
+        "skipped": state.skipped,
+        "jumped": state.jumped,
     }
     checkpoint.save(
         job.config.output / "checkpoints",
         state.step,
-        tensors={"model": decoder.state_dict(), "optimizer": updates.state_tensors()},
+        tensors=learner.tensors(),
         state=progress | job.record(),
         keep_last=job.settings.keep_last,
+        keep_before=min(_recently_skipped(job, state), default=None),
     )
 
 
-def _restore(saved: checkpoint.Checkpoint, decoder: model.Decoder, updates: Optimizer) -> State:
-    decoder.load_state_dict(saved.tensors["model"])
-    updates.restore_state(saved.tensors["optimizer"])
-    device = decoder.embedding.weight.device
-    recent = [
-        (torch.tensor(loss, dtype=torch.float64, device=device), torch.tensor(norm, device=device))
-        for loss, norm in saved.state["recent"]
-    ]
-    return State(saved.step, Counter(saved.state["draws"]), recent)
+def _restore(saved: checkpoint.Checkpoint, learner: Learner) -> State:
+    learner.restore(saved.tensors)
+    device = learner.decoder.embedding.weight.device
+    recent = [torch.tensor(noted, dtype=torch.float64, device=device) for noted in saved.state["recent"]]
+    draws, jumped = Counter(saved.state["draws"]), [(first, last) for first, last in saved.state["jumped"]]
+    return State(saved.step, draws, recent, list(saved.state["skipped"]), jumped)

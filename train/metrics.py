@@ -88,6 +88,22 @@ class RunLog:
         )
         self._seconds, self._tokens = 0.0, 0
 
+    def skipped(self, *, step: int, fault: Mapping[str, Any]) -> None:
+        """Record a step without an update: why, and what it read."""
+        _write(self._metrics, {"step": step, "skipped": fault})
+        ids = [name for window in fault["windows"] for name in window["documents"]]
+        say(
+            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  skipped: {fault['reason']}; documents {', '.join(ids[:3])}"
+            + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        )
+
+    def rolled_back(self, *, step: int, to: int, why: str) -> None:
+        """Record that the weights of step `to` took the place of those of `step`."""
+        _write(self._metrics, {"step": step, "rolled_back": {"to": to, "first_jumped": to + 1, "last_jumped": step}})
+        say(
+            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  {why}: back to the weights of step {to}, on behind step {step}"
+        )
+
     def validation(self, *, step: int, scores: Mapping[str, Score]) -> None:
         """Record the scores of all validation sets."""
         _write(self._metrics, {"step": step, "validation": {name: asdict(score) for name, score in scores.items()}})
