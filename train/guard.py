@@ -95,7 +95,10 @@ class Guard:
 def read(noted: Iterable[Tensor], first: int) -> list[Seen]:
     """Return what `Guard.refuses` noted of successive steps, the first of them `first`. Waits for the device."""
     rows = torch.stack(tuple(noted)).cpu().tolist()
-    return [Seen(first + index, *row[:4], bool(row[4])) for index, row in enumerate(rows)]
+    return [
+        Seen(first + index, loss, norm, loss_bound, norm_bound, bool(skipped))
+        for index, (loss, norm, loss_bound, norm_bound, skipped) in enumerate(rows)
+    ]
 
 
 def line(seen: Seen, data: TrainingData) -> dict[str, Any]:

@@ -199,10 +199,11 @@ def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Se
     for one in skipped:
         log.skipped(step=one.step, fault=guard.line(one, job.data.train))
     state.skipped += [one.step for one in skipped]
-    applied = [one.loss for one in seen if not one.skipped]
+    applied = [one for one in seen if not one.skipped]
     if applied:
+        loss = fmean(one.loss for one in applied)
         tokens = state.step * job.data.train.batch_tokens
-        log.training(step=state.step, tokens=tokens, loss=fmean(applied), lr=rate, grad_norm=seen[-1].norm)
+        log.training(step=state.step, tokens=tokens, loss=loss, lr=rate, grad_norm=applied[-1].norm)
     state.recent.clear()
 
 
@@ -216,17 +217,21 @@ def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog) ->
         TrainError: If the run was rolled back too often, or no step is left.
     """
     recent = _recently_skipped(job, state)
-    if len(recent) < job.settings.max_skips:
+    ended = state.step == job.num_steps
+    if len(recent) < job.settings.max_skips and not (ended and _lost_at_the_end(state) >= job.settings.max_skips):
         return False
     found = f"{len(recent)} of the steps {recent[0]} to {state.step} had to be skipped"
-    if len(state.jumped) == job.settings.max_rollbacks or state.step == job.num_steps:
-        tried = f"after {len(state.jumped)} rollbacks" if state.step < job.num_steps else "and no step is left"
+    if ended or len(state.jumped) == job.settings.max_rollbacks:
+        tried = "and no step is left" if ended else f"after {len(state.jumped)} rollbacks"
         raise TrainError(
             f"step {state.step}: {found}, {tried}. Training stopped; the last checkpoint is from before. Lower `lr`, raise "
             "`warmup_tokens`, or look at the documents that metrics.jsonl names."
         )
     saved = checkpoint.load_newest(job.config.output / "checkpoints", warn=metrics.say, before=recent[0])
-    learner.restore(_begin(job).tensors() if saved is None else saved.tensors)
+    if saved is None:
+        fresh = _begin(job).tensors()
+        fresh["optimizer"] = {name: torch.zeros_like(tensor) for name, tensor in learner.tensors()["optimizer"].items()}
+    learner.restore(fresh if saved is None else saved.tensors)
     good = 0 if saved is None else saved.step
     state.jumped.append((good + 1, state.step))
     log.rolled_back(step=state.step, to=good, why=found)
@@ -238,6 +243,15 @@ def _recently_skipped(job: Job, state: State) -> list[int]:
     since = max(state.step - job.settings.skip_window, state.jumped[-1][1] if state.jumped else 0)
     noted = guard.read(state.recent, state.step - len(state.recent) + 1) if state.recent else []
     return [step for step in (*state.skipped, *(one.step for one in noted if one.skipped)) if step > since]
+
+
+def _lost_at_the_end(state: State) -> int:
+    """Return how many of the newest steps in a row have no update that lasted."""
+    lost = {*state.skipped, *(step for first, last in state.jumped for step in range(first, last + 1))}
+    step = state.step
+    while step in lost:
+        step -= 1
+    return state.step - step
 
 
 def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> None:

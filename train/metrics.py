@@ -91,7 +91,7 @@ class RunLog:
     def skipped(self, *, step: int, fault: Mapping[str, Any]) -> None:
         """Record a step without an update: why, and what it read."""
         _write(self._metrics, {"step": step, "skipped": fault})
-        ids = [name for window in fault["windows"] for name in window["documents"]]
+        ids = list(dict.fromkeys(name for window in fault["windows"] for name in window["documents"]))
         say(
             f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  skipped: {fault['reason']}; documents {', '.join(ids[:3])}"
             + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
