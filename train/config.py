@@ -52,7 +52,9 @@ class Settings:
         decay_fraction: Share of the steps that the decay of `wsd` takes.
         warmup_tokens: Tokens of the linear warm-up; never more than a tenth of the run.
         weight_decay: Decoupled, on matrices other than embedding and head.
+        optimizer: `adamw`, or `muon`: Muon for the matrices of the trunk and AdamW for the rest, with one learning rate.
         beta1, beta2, adam_eps: AdamW's constants.
+        momentum: Muon's constant.
         clip: Largest L2 norm of the gradient.
         max_tokens: Train on the first so many tokens of the mixture, rounded down to whole batches; null: on all of it. The
             schedule ends there.
@@ -92,9 +94,11 @@ class Settings:
     schedule: Literal["wsd", "cosine"] = "wsd"
     decay_fraction: float = 0.2  # Haegele et al. 2024, arXiv:2405.18392: 20 % with 1 - sqrt equals a tuned cosine
     weight_decay: float = 0.1  # OLMo-core model ladder
+    optimizer: Literal["adamw", "muon"] = "adamw"
     beta1: float = 0.9
     beta2: float = 0.99
     adam_eps: float = 1e-8
+    momentum: float = 0.95  # Jordan et al. 2024, Muon
     clip: float = 1.0
     max_tokens: int | None = None
     batch_windows: int | None = None
@@ -124,7 +128,7 @@ class Settings:
             _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
         for name in ("min_lr_ratio", "decay_fraction"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "momentum"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
         for name in ("max_tokens", "batch_windows"):
             _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")

@@ -106,9 +106,10 @@ def test_a_time_limit_saves_and_asks_to_be_started_again(make_folder):
     assert same(weights(straight, 15), weights(limited, 15))
 
 
-def test_a_stop_between_records_and_evaluations_leaves_no_trace(make_folder):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_stop_between_records_and_evaluations_leaves_no_trace(make_folder, optimizer):
     folder = make_folder(steps=23)
-    options = {"log_every": 5, "eval_every": 7, "save_every": 6}
+    options = {"log_every": 5, "eval_every": 7, "save_every": 6, "optimizer": optimizer}
     straight, stopped = folder.config("straight", **options), folder.config("stopped", **options)
     assert train(straight) == 0
     for _ in range(3):  # two steps, of which the second is lost with its checkpoint
@@ -119,6 +120,7 @@ def test_a_stop_between_records_and_evaluations_leaves_no_trace(make_folder):
     folder.config("stopped", **options)
     assert train(stopped) == 0
     assert files(straight) == files(stopped)
+    assert same(weights(straight, 23), weights(stopped, 23))
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(make_folder, capsys):
