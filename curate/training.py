@@ -399,6 +399,13 @@ class Training:
         for seed in settings.seeds:
             summary = json.loads((run.output / "train" / str(seed) / "summary.json").read_text())
             losses.append(f"{summary['first_loss']:.2f} to {summary['last_loss']:.2f}")
+            if summary["skipped_steps"]:
+                text = (
+                    f"train: seed {seed} skipped {summary['skipped_steps']} of {summary['steps']} steps and was rolled back "
+                    f"{summary['rollbacks']} times; the report names the documents that they read."
+                )
+                run.account.warnings.append(text)
+                run.progress.note(f"  note: {text}")
         return "loss " + ", ".join(losses)
 
     def _data(self) -> str | None:

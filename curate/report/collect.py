@@ -18,6 +18,7 @@ from curate.report.contamination import contamination
 from curate.report.copies import edits, quarantine
 from curate.report.curves import training
 from curate.report.duplicates import duplicates
+from curate.report.faults import faults
 from curate.report.fertility import fertility
 from curate.report.funnel import balance, count_decisions, funnel, removed_samples
 from curate.report.rules import idle_rules, resolved_recipe
@@ -78,6 +79,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "tokens": {stream: entry for stream in run.streams if (entry := tokens(run, stream))},
         "mixture": run.json("mixture.json") or None,
         "training": training(run),
+        "faults": faults(run),
         "canaries": dict(manifest.get("canaries") or {}),
         "stages": dict(manifest.get("stages", {})),
         "inputs": {source: inputs(entry) for source, entry in manifest.get("inputs", {}).items()},
