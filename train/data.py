@@ -183,7 +183,7 @@ def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | N
     }
     digests[mixture.name] = hashlib.sha256(mixture.read_bytes()).hexdigest()
     first = next(iter(sources.values()))
-    gold = () if answers is None else _read_answers(answers, first.vocab_size, settings.context)
+    gold = () if answers is None else read_gold(answers, first.vocab_size, settings.context)
     if answers is not None:
         digests[answers.name] = hashlib.sha256(answers.read_bytes()).hexdigest()
     return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id)
@@ -202,7 +202,8 @@ def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:
     return max_tokens // plan.window
 
 
-def _read_answers(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
+def read_gold(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
+    """Return the gold answers of a file, all of which fit the context."""
     answers = read_answers(path, vocab_size)
     for one in answers:
         if one.answer.size > context:

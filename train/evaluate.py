@@ -28,6 +28,9 @@ class Score:
     perplexity: float
     bits_per_byte: float
 
+    def __str__(self) -> str:
+        return f"{self.loss:.4f} ({self.bits_per_byte:.4f} bits/byte)"
+
 
 def score(*, nats: float, num_tokens: int, num_bytes: int) -> Score:
     """Return the three figures from a code length.

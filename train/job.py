@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,7 @@ def settle(config: RunConfig) -> Job:
     """Open the data and resolve every `auto`."""
     settings = config.settings
     data = open_data(config.tokens, config.mixture, settings, config.answers)
-    cuda = torch.cuda.is_available()
-    if settings.device == "cuda" and not cuda:
-        raise TrainError(
-            f"{config.path}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto."
-        )
-    device = torch.device("cuda" if cuda and settings.device != "cpu" else "cpu")
+    device = choose_device(config.path, settings.device)
     on_gpu = device.type == "cuda"
     num_steps = data.train.num_steps
     return Job(
@@ -90,7 +85,7 @@ def settle(config: RunConfig) -> Job:
         settings=settings,
         data=data,
         device=device,
-        precision=("bfloat16" if on_gpu else "float32") if settings.precision == "auto" else settings.precision,
+        precision=choose_precision(device, settings.precision),
         compiled=on_gpu if settings.compile == "auto" else settings.compile == "on",
         num_steps=num_steps,
         warmup_steps=warmup_steps(
@@ -100,15 +95,38 @@ def settle(config: RunConfig) -> Job:
     )
 
 
-def refuse_change(record: Mapping[str, Any], job: Job, place: Path) -> None:
-    """Refuse to go on if what shaped the record is not what the job says now."""
-    then, now = record["data"], job.data.digests
+def choose_device(config: Path, wanted: str) -> torch.device:
+    """Return the device that a config's setting means here."""
+    cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not cuda:
+        raise TrainError(f"{config}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto.")
+    return torch.device("cuda" if cuda and wanted != "cpu" else "cpu")
+
+
+def choose_precision(device: torch.device, wanted: str) -> str:
+    """Return the precision that a config's setting means on a device."""
+    return ("bfloat16" if device.type == "cuda" else "float32") if wanted == "auto" else wanted
+
+
+def refuse_change(
+    record: Mapping[str, Any], job_record: Mapping[str, Any], *, config: Path, place: Path, free: Collection[str]
+) -> None:
+    """Refuse to go on if what shaped the record is not what the job's record says now.
+
+    Args:
+        record: What was made before: `identity` and `data`.
+        job_record: The same of the job now.
+        config: The job's config file.
+        place: Where `record` stands.
+        free: Names of settings that may change.
+    """
+    then, now = record["data"], job_record["data"]
     changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
     if changed:
         raise TrainError(
             f"{place}: the data has changed since: {', '.join(changed)}. Put it back, or empty the output folder to train anew."
         )
-    before, after = record["identity"], job.identity()
+    before, after = record["identity"], job_record["identity"]
     differences = [
         f"{key} was {before.get(key)}, is {after.get(key)}"
         for key in sorted({*before, *after})
@@ -116,8 +134,8 @@ def refuse_change(record: Mapping[str, Any], job: Job, place: Path) -> None:
     ]
     if differences:
         raise ConfigError(
-            f"{job.config.path}: {place} was made with other settings: {'; '.join(differences)}. Set them back, or choose "
-            f"another output. Only {', '.join(sorted(FREE_SETTINGS))} may change on the way."
+            f"{config}: {place} was made with other settings: {'; '.join(differences)}. Set them back, or choose "
+            f"another output. Only {', '.join(sorted(free))} may change on the way."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from train import answers, checkpoint, guard, metrics, model
-from train.config import ConfigError, RunConfig, TrainError
+from train.config import FREE_SETTINGS, ConfigError, RunConfig, TrainError
 from train.evaluate import evaluate
 from train.guard import Guard
 from train.job import Job, read_json, refuse_change, settle, summary
@@ -79,14 +80,15 @@ def run(config: RunConfig) -> int:
     config.output.mkdir(parents=True, exist_ok=True)
     with locked(config.output):
         job = settle(config)
+        refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)
         ended, resolved = config.output / "summary.json", config.output / "resolved.json"
         if ended.exists():
-            refuse_change(read_json(resolved), job, resolved)
+            refuse(read_json(resolved), place=resolved)
             metrics.say(f"{config.output}: this run is complete; nothing to do.")
             return DONE
         saved = checkpoint.load_newest(config.output / "checkpoints", warn=metrics.say)
         if saved is not None:
-            refuse_change(saved.state, job, saved.path)
+            refuse(saved.state, place=saved.path)
         job.data.verify()
         checkpoint.write_json(resolved, job.record() | {"torch": torch.__version__})
         for name, reason in job.data.skipped.items():

@@ -10,11 +10,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
-from train.evaluate import Score
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Peak dense bfloat16 operations per second, from the vendors' data sheets; the first name found in the device's counts.
 PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
@@ -67,9 +69,19 @@ class RunLog:
         self._tokens += tokens
         self._started = None
 
-    def training(self, *, step: int, tokens: int, loss: float, lr: float, grad_norm: float) -> None:
-        """Record the mean loss since the last record, and the speed."""
-        _write(self._metrics, {"step": step, "tokens": tokens, "loss": loss, "lr": lr, "grad_norm": grad_norm})
+    def training(
+        self,
+        *,
+        step: int,
+        tokens: int,
+        loss: float,
+        lr: float,
+        grad_norm: float,
+        figures: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Record the mean loss since the last record, further figures of the objective, and the speed."""
+        line = {"step": step, "tokens": tokens, "loss": loss, "lr": lr, "grad_norm": grad_norm, **figures}
+        _write(self._metrics, line)
         per_second = self._tokens / self._seconds if self._seconds > 0 else 0.0
         flops = per_second * self._flops_per_token
         timing = {
@@ -104,10 +116,10 @@ class RunLog:
             f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  {why}: back to the weights of step {to}, on behind step {step}"
         )
 
-    def validation(self, *, step: int, scores: Mapping[str, Score]) -> None:
-        """Record the scores of all validation sets."""
+    def validation(self, *, step: int, scores: Mapping[str, DataclassInstance]) -> None:
+        """Record the scores of all validation sets; each can say itself in words."""
         _write(self._metrics, {"step": step, "validation": {name: asdict(score) for name, score in scores.items()}})
-        parts = (f"{name} {score.loss:.4f} ({score.bits_per_byte:.4f} bits/byte)" for name, score in scores.items())
+        parts = (f"{name} {score}" for name, score in scores.items())
         say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  validation: " + ", ".join(parts))
 
     def answers(self, *, step: int, groups: Mapping[str, Mapping[str, float]]) -> None:
