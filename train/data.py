@@ -118,7 +118,7 @@ class Data:
         vocab_size: Of the tokenizer, not padded.
         digests: sha256 by shard or file: what a checkpoint was trained on.
         answers: Gold answers to measure.
-        eos_id: Of the tokenizer.
+        eos_id, tokenizer_sha256: Of the tokenizer.
     """
 
     train: TrainingData
@@ -128,6 +128,7 @@ class Data:
     digests: Mapping[str, str]
     answers: tuple[Answer, ...]
     eos_id: int
+    tokenizer_sha256: str
 
     def verify(self) -> None:
         """Read every shard once: ids within the vocabulary, contents as the manifest says.
@@ -186,7 +187,7 @@ def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | N
     gold = () if answers is None else read_gold(answers, first.vocab_size, settings.context)
     if answers is not None:
         digests[answers.name] = hashlib.sha256(answers.read_bytes()).hexdigest()
-    return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id)
+    return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id, first.tokenizer_sha256)
 
 
 def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:

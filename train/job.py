@@ -46,6 +46,7 @@ class Job:
             "preset": self.config.preset,
             "seed": self.config.seed,
             "batch_windows": self.data.train.batch_windows,
+            "batch_tokens": self.data.train.batch_tokens,
             "device": self.device.type,
             "precision": self.precision,
             "compile": self.compiled,
@@ -53,6 +54,8 @@ class Job:
             "warmup_steps": self.warmup_steps,
             "vocab_size": self.data.vocab_size,
             "padded_vocab_size": self.vocab_size,
+            "eos_id": self.data.eos_id,
+            "tokenizer_sha256": self.data.tokenizer_sha256,
         }
         return settings | resolved
 

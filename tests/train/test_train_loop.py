@@ -49,6 +49,8 @@ def test_a_run_writes_what_the_contract_says(make_folder):
     assert sum(source["windows"] for source in summary["sources"].values()) == 100
     resolved = json.loads((config.parent / "resolved.json").read_text())["identity"]
     assert (resolved["steps"], resolved["warmup_steps"], resolved["padded_vocab_size"]) == (25, 2, 64)
+    assert (resolved["vocab_size"], resolved["eos_id"], resolved["tokenizer_sha256"]) == (60, 2, "0" * 64)
+    assert resolved["batch_tokens"] == 32  # 4 windows of 8: what a step reads, not what was asked for
     assert sorted(path.name for path in (config.parent / "checkpoints").iterdir()) == ["step_00000020", "step_00000025"]
 
 
