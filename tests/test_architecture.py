@@ -69,6 +69,7 @@ CORE = (
     "curate.tokens.block_counts",
     "curate.tokens.order",
     "curate.tokens.answers",
+    "curate.tokens.tasks",
 )
 SPLITTERS = ("curate.text.kinds", "curate.text.splitting", "curate.text.english.splitting", "curate.text.folding")
 FAMILIES = ("read", "extract", "filter", "rewrite", "gate", "dedup", "decontaminate", "mix", "stated")
@@ -135,7 +136,7 @@ ROOMS = (
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily
     # the trainer knows the token shards and nothing else of curate, and curate never imports it
     Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order",
-        "curate.tokens.answers")),
+        "curate.tokens.answers", "curate.tokens.tasks")),
 )  # fmt: skip
 EMPTY_PACKAGES = re.compile(r"curate\..*|train")  # every `__init__.py` but that of curate
 

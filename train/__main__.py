@@ -22,7 +22,8 @@ Trains the model of CONFIG, a JSON file:
    "overrides": {"lr": 0.002, "eval_every": 100}}
 
 Paths are relative to CONFIG. `tokens` holds a folder of token shards for each source that `mixture` names. `answers`, if there,
-names a Parquet file of prompts and gold answers, whose bits per byte are measured with the validation sets.
+names a Parquet file of prompts and gold answers, whose bits per byte are measured with the validation sets. `tasks` names one of
+questions with several answers: accuracy, centred on chance, and bits per byte of the gold answer, measured at the end.
 `overrides` may hold every setting that `python -m train presets NAME` shows.
 
 It goes on from the newest checkpoint in the output, bit for bit on the CPU; a finished run is left as it is.
@@ -31,6 +32,7 @@ Written to the output:
   resolved.json   every setting, with `auto` resolved      metrics.jsonl   losses; the same for every run of this config
   checkpoints/    weights, optimizer, state; verified      timings.jsonl   speed and memory
   summary.json    final figures, written last              answers.json    each gold answer, at the end
+  task_items.parquet  each item of the tasks, at the end
 
 Exit codes: 0 done; 1 failed; 2 the config is wrong; 85 saved after SIGTERM, SIGUSR1 or max_minutes: start again to go on;
 130 Ctrl-C, saved.

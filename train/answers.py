@@ -4,80 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
-
 from curate.tokens.answers import Answer
-from train.config import TrainError
-from train.model import IGNORED, summed_nats
+from train.scoring import Row, Scored
 
 CONFIDENCE = 0.95  # of the interval of a difference
 
-IntArray = npt.NDArray[np.int64]
 
-
-def batches(
-    answers: Sequence[Answer], *, batch_size: int, context: int, eos_id: int, whole: bool
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield inputs and targets, each of shape (at most batch_size, at most context); only answers are targets.
-
-    A prompt follows an EOS, as documents in training do. Of a longer one the end is seen: all that the context has room for
-    beside the answer.
-
-    Args:
-        answers: In order; one row each.
-        batch_size: Rows of a batch.
-        context: Tokens of the longest row.
-        eos_id: Before each prompt, and behind the shorter rows of a batch.
-        whole: Whether all batches have one shape, with rows without a target.
-    """
-    for start in range(0, len(answers), batch_size):
-        some = answers[start : start + batch_size]
-        rows = [np.concatenate([[eos_id], one.prompt, one.answer])[-context - 1 :] for one in some]
-        shape = (batch_size, context) if whole else (len(some), max(row.size for row in rows) - 1)
-        inputs, targets = np.full(shape, eos_id, np.int64), np.full(shape, IGNORED, np.int64)
-        for number, (one, row) in enumerate(zip(some, rows, strict=True)):
-            inputs[number, : row.size - 1] = row[:-1]
-            targets[number, row.size - 1 - one.answer.size : row.size - 1] = one.answer
-        yield inputs, targets
-
-
-@torch.no_grad()
-def answer_nats(
-    hidden_of: Callable[[Tensor], Tensor],
-    head_weight: Tensor,
-    answers: Sequence[Answer],
-    *,
-    batch_size: int,
-    context: int,
-    eos_id: int,
-    whole_batches: bool,
-    autocast: torch.autocast,
-) -> list[float]:
-    """Return the code length in nats of each answer; arguments as for `batches` and `train.evaluate.evaluate`.
-
-    Raises:
-        TrainError: If a code length is not finite.
-    """
-    nats: list[float] = []
-    for inputs, targets in batches(answers, batch_size=batch_size, context=context, eos_id=eos_id, whole=whole_batches):
-        device = head_weight.device
-        some = answers[len(nats) : len(nats) + batch_size]
-        with autocast:
-            hidden = hidden_of(torch.from_numpy(inputs).to(device))  # (B, T, C)
-            wanted = torch.from_numpy(targets).to(device)  # (B, T)
-            nats += [summed_nats(hidden[row, None], head_weight, wanted[row, None]).item() for row in range(len(some))]
-    for one, value in zip(answers, nats, strict=True):
-        if not math.isfinite(value):
-            raise TrainError(
-                f"the loss of item {one.item} of {one.benchmark} is {value}: the model has diverged. Lower `lr`."
-            )
-    return nats
+def answer_nats(answers: Sequence[Answer], score: Callable[[Sequence[Row]], Sequence[Scored]]) -> list[float]:
+    """Return the code length in nats of each answer."""
+    rows = [Row(one.prompt, one.answer, f"item {one.item} of {one.benchmark}") for one in answers]
+    return [one.nats for one in score(rows)]
 
 
 def bits_per_byte(answers: Sequence[Answer], nats: Sequence[float]) -> list[float]:

@@ -63,6 +63,7 @@ class Settings:
         micro_batch: Sequences of one forward pass. Changes memory and speed; the result only by rounding.
         eval_batch: Sequences of one forward pass in evaluation.
         log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
+        tasks_every: In steps: how often tasks are measured; null: after the last step alone.
         keep_last: Checkpoints kept.
         skip_sigma: A step whose loss or gradient norm lies more than so many standard deviations above the mean of the last
             `skip_window` steps is left out; null: only steps that are not finite are.
@@ -107,6 +108,7 @@ class Settings:
     log_every: int = 10
     eval_every: int = 500
     save_every: int = 500
+    tasks_every: int | None = None
     keep_last: int = 2
     skip_sigma: float | None = 6.0  # OLMo-core's SkipStepOptimizer: six sigma over 128 steps
     skip_window: int = 128
@@ -130,7 +132,7 @@ class Settings:
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("beta1", "beta2", "momentum"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        for name in ("max_tokens", "batch_windows"):
+        for name in ("max_tokens", "batch_windows", "tasks_every"):
             _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
         _require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
@@ -227,6 +229,7 @@ class RunConfig:
         mixture: The mixture file: which window of which source is trained on when.
         output: Folder that the run writes to.
         answers: A file of gold answers to measure (`curate.tokens.answers`), or None.
+        tasks: A file of items of tasks to measure (`curate.tokens.tasks`), or None.
         overrides: Settings that differ from the preset.
         settings: The preset with its overrides.
     """
@@ -240,6 +243,7 @@ class RunConfig:
     answers: Path | None
     overrides: Mapping[str, Any]
     settings: Settings
+    tasks: Path | None = None
 
 
 def load(path: str | Path) -> RunConfig:
@@ -257,9 +261,10 @@ def load(path: str | Path) -> RunConfig:
         "mixture": str,
         "output": str,
         "answers": str,
+        "tasks": str,
         "overrides": dict,
     }
-    raw, problems = read_keys(path, kinds, optional=("output", "answers", "overrides"))
+    raw, problems = read_keys(path, kinds, optional=("output", "answers", "tasks", "overrides"))
     preset = raw.get("preset")
     if isinstance(preset, str) and preset not in PRESETS:
         problems.append(_unknown(preset, PRESETS, what="preset"))
@@ -282,6 +287,7 @@ def load(path: str | Path) -> RunConfig:
         mixture=folder / raw["mixture"],
         output=folder / raw.get("output", "."),
         answers=folder / raw["answers"] if "answers" in raw else None,
+        tasks=folder / raw["tasks"] if "tasks" in raw else None,
         overrides=types.MappingProxyType(overrides),
         settings=settings,
     )

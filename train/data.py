@@ -20,6 +20,7 @@ import numpy.typing as npt
 from curate.tokens.answers import Answer, read_answers
 from curate.tokens.order import Plan, num_windows
 from curate.tokens.shard import TokenSource
+from curate.tokens.tasks import TaskItem, read_tasks
 from train.config import Settings, TrainError
 
 IntArray = npt.NDArray[np.int64]
@@ -118,6 +119,7 @@ class Data:
         vocab_size: Of the tokenizer, not padded.
         digests: sha256 by shard or file: what a checkpoint was trained on.
         answers: Gold answers to measure.
+        tasks: Items of tasks to measure.
         eos_id, tokenizer_sha256: Of the tokenizer.
     """
 
@@ -127,6 +129,7 @@ class Data:
     vocab_size: int
     digests: Mapping[str, str]
     answers: tuple[Answer, ...]
+    tasks: tuple[TaskItem, ...]
     eos_id: int
     tokenizer_sha256: str
 
@@ -142,8 +145,10 @@ class Data:
             validation.source.verify()
 
 
-def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | None = None) -> Data:
-    """Open shards, mixture and gold answers, and check that they can be trained on, or measured.
+def open_data(
+    tokens: Path, mixture: Path, settings: Settings, *, answers: Path | None = None, tasks: Path | None = None
+) -> Data:
+    """Open shards, mixture, gold answers and tasks, and check that they can be trained on, or measured.
 
     Raises:
         TrainError: If sources differ in tokenizer, a source or the mixture is too short, or windows do not fit.
@@ -185,9 +190,12 @@ def open_data(tokens: Path, mixture: Path, settings: Settings, answers: Path | N
     digests[mixture.name] = hashlib.sha256(mixture.read_bytes()).hexdigest()
     first = next(iter(sources.values()))
     gold = () if answers is None else read_gold(answers, first.vocab_size, settings.context)
-    if answers is not None:
-        digests[answers.name] = hashlib.sha256(answers.read_bytes()).hexdigest()
-    return Data(train, validation, skipped, first.vocab_size, digests, gold, first.eos_id, first.tokenizer_sha256)
+    items = () if tasks is None else read_items(tasks, first.vocab_size, settings.context)
+    for measured in (answers, tasks):
+        if measured is not None:
+            digests[measured.name] = hashlib.sha256(measured.read_bytes()).hexdigest()
+    known = first.vocab_size, digests, gold, items, first.eos_id, first.tokenizer_sha256
+    return Data(train, validation, skipped, *known)
 
 
 def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:
@@ -207,12 +215,24 @@ def read_gold(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
     """Return the gold answers of a file, all of which fit the context."""
     answers = read_answers(path, vocab_size)
     for one in answers:
-        if one.answer.size > context:
-            raise TrainError(
-                f"{path}: the answer of item {one.item} of {one.benchmark} has {one.answer.size} tokens, the context {context}. "
-                "Take the item out, or set a longer `context`."
-            )
+        _check_fits(one.answer.size, f"{path}: the answer of item {one.item} of {one.benchmark}", context)
     return answers
+
+
+def read_items(path: Path, vocab_size: int, context: int) -> tuple[TaskItem, ...]:
+    """Return the task items of a file, every choice of which fits the context."""
+    items = read_tasks(path, vocab_size)
+    for one in items:
+        longest = max(choice.size for choice in one.choices)
+        _check_fits(longest, f"{path}: a choice of item {one.item} of {one.task}", context)
+    return items
+
+
+def _check_fits(size: int, what: str, context: int) -> None:
+    if size > context:
+        raise TrainError(
+            f"{what} has {size} tokens, the context {context}. Take the item out, or set a longer `context`."
+        )
 
 
 def _check_alike(tokens: Path, sources: Mapping[str, TokenSource]) -> None:

@@ -79,7 +79,7 @@ class Job:
 def settle(config: RunConfig) -> Job:
     """Open the data and resolve every `auto`."""
     settings = config.settings
-    data = open_data(config.tokens, config.mixture, settings, config.answers)
+    data = open_data(config.tokens, config.mixture, settings, answers=config.answers, tasks=config.tasks)
     device = choose_device(config.path, settings.device)
     on_gpu = device.type == "cuda"
     num_steps = data.train.num_steps
@@ -166,6 +166,7 @@ def summary(job: Job) -> dict[str, Any]:
         "validation": validation[-1]["validation"] if validation else {},
         "validation_skipped": dict(job.data.skipped),
         **({"answers": _answers(job)} if job.data.answers else {}),
+        **(metrics.last_tasks(output / "metrics.jsonl") if job.data.tasks else {}),
         "sources": {name: {"windows": draws[name], "epochs": epochs[name]} for name in draws},
         "device": job.device.type,
         "precision": job.precision,

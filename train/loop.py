@@ -13,7 +13,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, guard, metrics, model
+from train import answers, checkpoint, guard, metrics, model, scoring, tasks
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, TrainError
 from train.evaluate import evaluate
 from train.guard import Guard
@@ -124,6 +124,12 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
         device=device,
     )
 
+    def score(rows: Sequence[scoring.Row]) -> list[scoring.Scored]:
+        return scoring.score(
+            hidden_of, decoder.head_weight, rows, batch_size=settings.eval_batch, context=settings.context,
+            eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast,
+        )  # fmt: skip
+
     def validate() -> None:
         scores = {
             name: evaluate(
@@ -135,14 +141,17 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
         if scores:
             log.validation(step=state.step, scores=scores)
         if data.answers:
-            nats = answers.answer_nats(
-                hidden_of, decoder.head_weight, data.answers, batch_size=settings.eval_batch, context=settings.context,
-                eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast,
-            )  # fmt: skip
+            nats = answers.answer_nats(data.answers, score)
             bits = answers.bits_per_byte(data.answers, nats)
             log.answers(step=state.step, groups=answers.by_group(data.answers, bits))
             if state.step == job.num_steps:
                 checkpoint.write_json(job.config.output / "answers.json", answers.records(data.answers, nats))
+
+    def measure_tasks() -> None:
+        outcomes = tasks.measure(data.tasks, score)
+        log.tasks(step=state.step, scores=tasks.scores(data.tasks, outcomes))
+        if state.step == job.num_steps:
+            tasks.write(job.config.output / "task_items.parquet", data.tasks, outcomes)
 
     with contextlib.closing(log):
         if state.step == 0:
@@ -179,6 +188,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
                 rolled_back = _roll_back(job, state, learner, log)
             if state.step % settings.eval_every == 0 or last:
                 validate()
+            if data.tasks and (last or (settings.tasks_every and state.step % settings.tasks_every == 0)):
+                measure_tasks()
             if rolled_back or last or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
                 _save(job, state, learner, log)
             if code is not None:

@@ -128,6 +128,19 @@ class RunLog:
         parts = (f"{name} {one['bits_per_byte']:.4f} bits/byte ({one['items']})" for name, one in groups.items())
         say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  gold answers: " + ", ".join(parts))
 
+    def tasks(self, *, step: int, scores: Mapping[str, Any]) -> None:
+        """Record the scores of all tasks, and their mean."""
+        _write(self._metrics, {"step": step, **scores})
+        parts = (
+            f"{name} {one['centred']:+.3f} ({one['score']:.1%}, {one['bits_per_byte']:.3f} bits/byte)"
+            for name, one in scores["tasks"].items()
+        )
+        mean = scores["tasks_mean"]["centred"]
+        say(
+            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  tasks, centred on chance: {mean:+.3f}: "
+            + ", ".join(parts)
+        )
+
     def sync(self) -> int:
         """Make metrics.jsonl durable and return its length in bytes."""
         os.fsync(self._metrics.fileno())
@@ -143,6 +156,13 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the training lines and the validation lines of a metrics.jsonl."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if "loss" in line], [line for line in lines if "validation" in line]
+
+
+def last_tasks(path: Path) -> dict[str, Any]:
+    """Return what the last line with scores of tasks says, but for its step."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    last = [line for line in lines if "tasks" in line][-1]
+    return {name: value for name, value in last.items() if name != "step"}
 
 
 def peak_flops(device: torch.device) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +53,24 @@ def read_answers(path: str | os.PathLike[str], vocab_size: int) -> tuple[Answer,
         prompt, answer = (np.array(row[name], np.int64) for name in ("prompt", "answer"))
         if not answer.size or row["bytes"] < 1:
             raise InputError(str(path), f"row {number} has no answer.", remedy)
-        ids = np.concatenate([prompt, answer])
-        if ids.min() < 0 or ids.max() >= vocab_size:
-            wrong = int(ids[(ids < 0) | (ids >= vocab_size)][0])
-            raise InputError(
-                str(path), f"row {number}: id {wrong} is outside the vocabulary of {vocab_size:,}.", remedy
-            )
+        check_ids(path, number, (prompt, answer), vocab_size, remedy)
         answers.append(Answer(row["benchmark"], row["item"], row["group"], prompt, answer, row["bytes"]))
     return tuple(answers)
+
+
+def check_ids(
+    path: str | os.PathLike[str],
+    number: int,
+    runs: Iterable[npt.NDArray[np.int64]],
+    vocab_size: int,
+    remedy: str,
+) -> None:
+    """Refuse ids of row `number` that are outside the vocabulary.
+
+    Raises:
+        InputError: Names the first of them.
+    """
+    for ids in runs:
+        if (outside := (ids < 0) | (ids >= vocab_size)).any():
+            problem = f"row {number}: id {ids[outside][0]} is outside the vocabulary of {vocab_size:,}."
+            raise InputError(str(path), problem, remedy)
