@@ -98,7 +98,8 @@ ROOMS = (
     Room("tokenizer", ("curate.tokens.tokenizer", "curate.tokens.settings", "curate.tokens.sentencepiece_model",
         "curate.tokens.sentencepiece_training", "curate.tokens.sentencepiece_scores", "curate.tokens.tokenizer_json",
         "curate.tokens.fertility", "curate.tokens.fertility_kernels", "curate.tokens.losses",
-        "curate.tokens.transformers_files", "curate.tokens.encoding.*", "curate.tokens.arrange"), sees=("core", "text")),
+        "curate.tokens.transformers_files", "curate.tokens.encoding.*", "curate.tokens.labels",
+        "curate.tokens.arrange"), sees=("core", "text")),
     Room("write", ("curate.write.*",), sees=("core", "text")),
     # the machine runs any family and imports none
     Room(

@@ -23,6 +23,7 @@ from curate.plan import TaskContext
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.fertility import Fertility, bytes_of
+from curate.tokens.labels import LABELLED, READS, label
 from curate.tokens.losses import losses
 from curate.tokens.order import Order
 from curate.tokens.sentencepiece_training import NoTextError
@@ -193,7 +194,7 @@ def tokenizer_file_of(entry: Entry) -> str:
 def encode_shard(
     context: TaskContext, key: str, source: str, collected: str, tokenizer_key: str, settings: TokenizerSettings
 ) -> None:
-    """Write the encoded runs of one document shard: tokens.bin and documents.parquet."""
+    """Write the encoded runs of one document shard, tokens.bin and documents.parquet, and labels.parquet (LABELLED)."""
     tokenizer = open_tokenizer(context, tokenizer_key, settings)
     documents = context.entry(collected).path("documents.parquet")
     with context.writing(key) as output:
@@ -201,6 +202,9 @@ def encode_shard(
         fertility = Fertility(tokenizer)
         batches = fertility.seen(read_batches(documents, ["id", "split", "text", "language"]))
         tokens = encode_documents(batches, tokenizer, shard)
+        with ParquetFile(output.path("labels.parquet"), LABELLED) as labels:
+            for batch in label(read_batches(documents, READS)):
+                labels.write(batch)
         written = rows_written(shard.documents)
         balance(source, "encode", "documents", rows_written(documents), {"encoded": written})
         sizes = pq.read_table(shard.documents, columns=["tokens"])["tokens"].to_numpy()
@@ -248,6 +252,7 @@ def arrange_source(
             _file(context, one, "documents.parquet"),
             _file(context, groups[number], "groups.parquet") if groups else None,
             group,
+            _file(context, one, "labels.parquet") if "labels.parquet" in context.entry(one).files else None,
         )
         for number, one in enumerate(encoded)
     ]

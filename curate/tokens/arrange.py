@@ -21,7 +21,17 @@ import pyarrow.parquet as pq
 from curate.errors import InputError
 from curate.text.hashing import choice_hash
 from curate.tokens.encoding.encoder import encoder_of
-from curate.tokens.shard import DEFAULT_SHARD_TOKENS, ShardInfo, ShardWriter, dtype_for, stored_dtype
+from curate.tokens.shard import (
+    DEFAULT_SHARD_TOKENS,
+    LABELLED_SPLITS,
+    LABELS,
+    NO_LABELS,
+    Labels,
+    ShardInfo,
+    ShardWriter,
+    dtype_for,
+    stored_dtype,
+)
 from curate.tokens.tokenizer import Tokenizer
 
 # What is known of each encoded document, in the order of its runs in the token file.
@@ -47,12 +57,14 @@ class EncodedShard:
         documents: Path of a Parquet file with schema `ENCODED`.
         groups: Path of a Parquet file with a column `group` of int32, one row for each document, or None.
         group: Where there are groups, the one whose documents count; others are passed over.
+        labels: Path of a Parquet file with schema `curate.tokens.labels.LABELLED`, or None.
     """
 
     tokens: Path
     documents: Path
     groups: Path | None = None
     group: int = 0
+    labels: Path | None = None
 
 
 def encode_documents(batches: Iterable[pa.RecordBatch], tokenizer: Tokenizer, shard: EncodedShard) -> int:
@@ -134,7 +146,7 @@ def arrange(
 
     Out of core: rows are appended to partitions by the leading part of their hash, then each partition is sorted and its
     runs are copied. The result does not depend on `memory_bytes`, nor on how documents are spread over `encoded`. Without
-    a seed the documents stay as they stand.
+    a seed the documents stay as they stand. Labels of a labelled split are held whole: a validation set is small.
 
     Args:
         encoded: All encoded shards of the source, in the order of its input.
@@ -162,13 +174,26 @@ def arrange(
     writer = ShardWriter(
         output_folder, split, dtype=dtype, eos_id=eos_id, vocab_size=vocab_size, shard_tokens=shard_tokens
     )
+    labels = _labels(encoded) if split in LABELLED_SPLITS else {}
     with writer, tempfile.TemporaryDirectory(prefix="arrange-", dir=scratch) as folder:
         rows: Iterator[tuple[str, int, bytes]] = (row for shard in encoded for row in _runs(shard, split, stored))
         if order_seed is not None:
             rows = _shuffled(rows, order_seed, _measure(encoded, split, stored.itemsize), Path(folder), memory_bytes)
         for document_id, num_bytes, run in rows:
-            writer.add(document_id, num_bytes, np.frombuffer(run, stored))
+            writer.add(document_id, num_bytes, np.frombuffer(run, stored), labels.get(document_id, NO_LABELS))
         return writer.close()
+
+
+def _labels(encoded: Sequence[EncodedShard]) -> dict[str, Labels]:
+    """Return the labels of documents by id."""
+    found: dict[str, Labels] = {}
+    for path in (shard.labels for shard in encoded if shard.labels is not None):
+        try:
+            rows = pq.read_table(path, columns=["id", *LABELS.names]).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(str(path), f"cannot be read ({error}).", "Encode the documents again.") from error
+        found |= {row.pop("id"): Labels(**row) for row in rows}
+    return found
 
 
 def _shuffled(

@@ -6,6 +6,7 @@ A source's folder holds, for each split ("train", "validation") and shard number
   ended by the EOS id, which occurs nowhere else; a document without text is its EOS alone.
 - `<split>-00000.idx`: one uint64, little-endian, per document: where it ends in the `.bin`, in tokens, EOS included.
 - `<split>-00000.docs.parquet`: `id` and `bytes` (UTF-8, of the text that was encoded) of each document, in that order.
+  Of documents for validation it holds `domain` and `language` too, null where not known: what a score is divided by.
 - `manifest.json`, written last: a folder without it is no source.
 
 The byte layout of `.bin` and `.idx` is that of datatrove's `.ds` and `.ds.index`; OLMo-core reads a `.bin` as it is.
@@ -39,6 +40,8 @@ DOCUMENTS = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),  # UTF-8 bytes of the text that was encoded
     ]
 )
+LABELS = pa.schema([pa.field("domain", pa.string()), pa.field("language", pa.string())])
+LABELLED_SPLITS = ("validation",)  # a train split has too many documents, and nobody asks
 DEFAULT_SHARD_TOKENS = 1 << 28  # 512 MiB of uint16
 _ROWS_PER_GROUP = 4096  # fixed, so that no buffer size shows in the bytes of .docs.parquet
 _LARGEST_UINT16_VOCABULARY = 65_536  # ids 0 to 65,535
@@ -80,10 +83,21 @@ class ShardInfo:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What is known of a document for validation; fields as in `LABELS`."""
+
+    domain: str | None = None
+    language: str | None = None
+
+
+NO_LABELS = Labels()
+
+
 class _OpenShard:
     """The three files of the shard being written, under temporary names."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, labelled: bool) -> None:
         self.paths = [folder / (name + ending) for ending in (".bin", ".idx", ".docs.parquet")]
         self.temporary = [path.with_name(f"{path.name}.tmp") for path in self.paths]
         self.name = name
@@ -91,10 +105,12 @@ class _OpenShard:
         self.num_tokens = self.num_documents = self.num_bytes = 0
         self._ids: list[str] = []
         self._bytes: list[int] = []
+        self._labels: list[Labels] = []
+        self._schema = pa.schema([*DOCUMENTS, *LABELS]) if labelled else DOCUMENTS
         self._bin, self._idx, self._docs = (path.open("wb") for path in self.temporary)
-        self._parquet = pq.ParquetWriter(self._docs, DOCUMENTS, compression="zstd")
+        self._parquet = pq.ParquetWriter(self._docs, self._schema, compression="zstd")
 
-    def add(self, document_id: str, num_bytes: int, data: bytes, num_tokens: int) -> None:
+    def add(self, document_id: str, num_bytes: int, data: bytes, num_tokens: int, labels: Labels) -> None:
         self._bin.write(data)
         self.digest.update(data)
         self.num_tokens += num_tokens
@@ -103,13 +119,16 @@ class _OpenShard:
         self._idx.write(self.num_tokens.to_bytes(8, "little"))
         self._ids.append(document_id)
         self._bytes.append(num_bytes)
+        self._labels.append(labels)
         if len(self._ids) == _ROWS_PER_GROUP:
             self._write_documents()
 
     def _write_documents(self) -> None:
-        columns = [pa.array(self._ids, pa.string()), pa.array(self._bytes, pa.int64())]
-        self._parquet.write_table(pa.table(columns, schema=DOCUMENTS), row_group_size=_ROWS_PER_GROUP)
-        self._ids, self._bytes = [], []
+        columns = {"id": self._ids, "bytes": self._bytes} | {
+            name: [getattr(labels, name) for labels in self._labels] for name in self._schema.names[len(DOCUMENTS) :]
+        }
+        self._parquet.write_table(pa.table(columns, schema=self._schema), row_group_size=_ROWS_PER_GROUP)
+        self._ids, self._bytes, self._labels = [], [], []
 
     def finish(self, split: str) -> ShardInfo:
         if self._ids or not self.num_documents:
@@ -178,13 +197,20 @@ class ShardWriter:
         self._shard: _OpenShard | None = None
         self._closed = False
 
-    def add(self, document_id: str, num_bytes: int, tokens: npt.NDArray[np.integer[Any]]) -> None:
+    def add(
+        self,
+        document_id: str,
+        num_bytes: int,
+        tokens: npt.NDArray[np.integer[Any]],
+        labels: Labels = NO_LABELS,
+    ) -> None:
         """Append one document and its EOS.
 
         Args:
             document_id: Written to `.docs.parquet`.
             num_bytes: UTF-8 bytes of the text that was encoded.
             tokens: Its ids without EOS, shape (T,); T may be 0.
+            labels: Written to `.docs.parquet` if the split is one of `LABELLED_SPLITS`.
 
         Raises:
             ValueError: If an id is outside the vocabulary or is the EOS id; the document and the id are named.
@@ -202,7 +228,7 @@ class ShardWriter:
         if self._shard is not None and self._shard.num_tokens + run.size > self._shard_tokens:
             self._finish_shard()
         shard = self._shard or self._open_shard()
-        shard.add(document_id, num_bytes, run.tobytes(), run.size)
+        shard.add(document_id, num_bytes, run.tobytes(), run.size, labels)
 
     def close(self) -> tuple[ShardInfo, ...]:
         """Finish the last shard (an empty one if nothing was added) and return all of them, in order."""
@@ -254,7 +280,8 @@ class ShardWriter:
             )
 
     def _open_shard(self) -> _OpenShard:
-        self._shard = _OpenShard(self.folder, f"{self.split}-{len(self._done):05d}")
+        name = f"{self.split}-{len(self._done):05d}"
+        self._shard = _OpenShard(self.folder, name, labelled=self.split in LABELLED_SPLITS)
         return self._shard
 
     def _finish_shard(self) -> None:
@@ -394,6 +421,12 @@ class TokenSource:
         return lengths
 
     @cached_property
+    def document_labels(self) -> list[Labels]:
+        """Labels of each document; none in a split that has none, or in a folder of an earlier version."""
+        tables = [self._read_documents(shard, LABELS) for shard in self.shards]
+        return [Labels(**row) for table in tables for row in table.to_pylist()]
+
+    @cached_property
     def _documents(self) -> pa.Table:
         tables = [self._read_documents(shard) for shard in self.shards]
         return pa.concat_tables(tables) if tables else DOCUMENTS.empty_table()
@@ -455,10 +488,11 @@ class TokenSource:
     def _path(self, shard: ShardInfo, ending: str) -> Path:
         return self.folder / (shard.name + ending)
 
-    def _read_documents(self, shard: ShardInfo) -> pa.Table:
+    def _read_documents(self, shard: ShardInfo, schema: pa.Schema = DOCUMENTS) -> pa.Table:
+        """Return the columns of a schema; those that may be null are where the file has none."""
         path = self._path(shard, ".docs.parquet")
         try:
-            table = pq.read_table(path, schema=DOCUMENTS)
+            table = pq.read_table(path, schema=schema)
         except (OSError, pa.ArrowException) as error:
             raise InputError(str(path), f"cannot be read ({error}).", _REWRITE) from error
         if table.num_rows != shard.documents:

@@ -1,0 +1,58 @@
+"""Labels of validation documents: what a validation set is divided by, besides its source.
+
+A document's domain is the first of these that it has: the programming language of a source file, the host of its address,
+the first folder of its path. Code from one host is of many languages, prose of one language from many hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.text.addresses import parse_address
+from curate.tokens.shard import LABELLED_SPLITS, LABELS
+
+LABELLED = pa.schema([pa.field("id", pa.string(), nullable=False), *LABELS])
+READS = ("id", "split", "url", "path", "language", "metadata")
+_WWW = re.compile(r"\Awww\d*\.(?=.*\.)")  # not of a host that is no more than that and a top-level domain
+_CODE = "programming_language"
+
+
+def domain_of(url: str | None, path: str, metadata: str | None) -> str | None:
+    """Return the domain of a document, or None if nothing tells.
+
+    Args:
+        url: Its address.
+        path: Of its file, below what the pattern fixes.
+        metadata: JSON object; `programming_language` is looked at.
+    """
+    if metadata and f'"{_CODE}"' in metadata:
+        language = json.loads(metadata).get(_CODE)
+        if isinstance(language, str) and language:
+            return language
+    address = parse_address(url) if url else None
+    if address is not None:
+        return _WWW.sub("", address.host)
+    folder, slash, _ = path.partition("/")
+    return folder if slash and folder else None
+
+
+def label(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the labels of documents in the splits that have some, in order, with schema `LABELLED`.
+
+    Args:
+        batches: With the columns `READS`.
+    """
+    for batch in batches:
+        some = batch.filter(pc.is_in(batch["split"], pa.array(LABELLED_SPLITS)))
+        places = zip(*(some[name].to_pylist() for name in ("url", "path", "metadata")), strict=True)
+        columns = {
+            "id": some["id"],
+            "domain": pa.array((domain_of(*place) for place in places), pa.string()),
+            "language": some["language"],
+        }
+        yield pa.RecordBatch.from_arrays([columns[name] for name in LABELLED.names], schema=LABELLED)
