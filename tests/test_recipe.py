@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import curate
 from curate.errors import RecipeError
 from curate.recipe import PRESET_CONTEXT
+from curate.training import trainer_config
 
 GOOD = """\
 name: r
@@ -100,11 +102,27 @@ def test_messages_name_no_python(tmp_path: Path, text: str, message: str) -> Non
     assert message in [line.partition(": ")[2] for line in problems(tmp_path, GOOD + text + "\n")]
 
 
-def test_values_that_are_no_union_member(tmp_path: Path) -> None:
-    text = "tokenizer: {}\nmixture: {weights: {web: 1}, tokens: 1k}\ntrain: {overrides: {int: [1, ~]}}\n"
-    assert problems(tmp_path, GOOD + text) == [
-        "r.yaml:9: train.overrides.int: must be true or false or a whole number or a number or text; got [1, null]."
-    ]
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "{a: 1}",
+            "int: must be true or false or a whole number or a number or text or a list, such as [a, b]; got {a: 1}.",
+        ),
+        ("[1, ~]", "int.1: must be true or false or a whole number or a number or text; got nothing."),
+    ],
+)
+def test_values_that_are_no_union_member(tmp_path: Path, value: str, message: str) -> None:
+    text = f"tokenizer: {{}}\nmixture: {{weights: {{web: 1}}, tokens: 1k}}\ntrain: {{overrides: {{int: {value}}}}}\n"
+    assert problems(tmp_path, GOOD + text) == [f"r.yaml:9: train.overrides.{message}"]
+
+
+def test_overrides_may_be_lists(tmp_path: Path) -> None:
+    text = "tokenizer: {}\nmixture: {weights: {web: 1}, tokens: 1k}\ntrain: {overrides: {decay_points: [0.25, 500]}}\n"
+    recipe = curate.load(write(tmp_path, GOOD + text))
+    assert recipe.train is not None
+    assert json.loads(json.dumps(trainer_config(recipe.train, 0)))["overrides"] == {"decay_points": [0.25, 500]}
+    assert curate.load(write(tmp_path, recipe.as_yaml(), "resolved.yaml")) == recipe
 
 
 def test_copies_are_kept_by_numbers_that_a_step_measures(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,12 @@ def save(
     tensors: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, Any],
     keep_last: int,
+    keep: Collection[int] = (),
     keep_before: int | None = None,
 ) -> Path:
-    """Write a checkpoint and remove all but the newest `keep_last`, and the newest before step `keep_before`; return its folder.
+    """Write a checkpoint and remove all but the newest `keep_last`, the steps `keep`, and the newest before step `keep_before`.
 
-    A checkpoint of this step that is there already is left as it is: it was verified, or written by this run.
+    A checkpoint of this step that is there already is left as it is: it was verified, or written by this run. Returns its folder.
     """
     target = folder / f"step_{step:08d}"
     if not target.exists():
@@ -89,7 +90,7 @@ def save(
         temporary.rename(target)
         sync(folder)
     listed = _listed(folder)
-    kept = {other for other, _ in listed[-keep_last:]}
+    kept = {other for other, _ in listed[-keep_last:]} | set(keep)
     if keep_before is not None:
         kept |= {max((other for other, _ in listed if other < keep_before), default=step)}
     for _, old in (one for one in listed if one[0] not in kept):

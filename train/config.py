@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import json
 import math
 import types
@@ -48,8 +49,11 @@ class Settings:
         qk_norm: Whether queries and keys are normalised per head before the rotation.
         lr: Peak learning rate.
         min_lr_ratio: Learning rate at the end of the schedule, as a share of the peak.
-        schedule: `wsd` (constant, then 1 - sqrt decay) or `cosine`.
-        decay_fraction: Share of the steps that the decay of `wsd` takes.
+        schedule: `wsd` (constant, then 1 - sqrt decay), `wsd-s` (wsd with more decays on the way, after each of which it goes on
+            at the full rate) or `cosine`.
+        decay_fraction: Share of the steps that a decay takes; of `wsd-s`: of those since the last decay.
+        decay_points: Where the decays of `wsd-s` end besides the run's end, rising: shares of the run (up to 1), or tokens. There
+            the run is evaluated and saved, and the checkpoint stays.
         warmup_tokens: Tokens of the linear warm-up; never more than a tenth of the run.
         weight_decay: Decoupled, on matrices other than embedding and head.
         optimizer: `adamw`, or `muon`: Muon for the matrices of the trunk and AdamW for the rest, with one learning rate.
@@ -92,8 +96,9 @@ class Settings:
     tied: bool = False
     qk_norm: bool = True
     min_lr_ratio: float = 0.0
-    schedule: Literal["wsd", "cosine"] = "wsd"
+    schedule: Literal["wsd", "wsd-s", "cosine"] = "wsd"
     decay_fraction: float = 0.2  # Haegele et al. 2024, arXiv:2405.18392: 20 % with 1 - sqrt equals a tuned cosine
+    decay_points: list[float] | None = None
     weight_decay: float = 0.1  # OLMo-core model ladder
     optimizer: Literal["adamw", "muon"] = "adamw"
     beta1: float = 0.9
@@ -137,9 +142,20 @@ class Settings:
         _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
         _require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
         _require("skip_sigma", self.skip_sigma, self.skip_sigma is None or self.skip_sigma > 0, "greater than 0")
+        self._check_decay_points()
         _require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
         _require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
         _require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
+
+    def _check_decay_points(self) -> None:
+        points, on = self.decay_points, self.schedule == "wsd-s"
+        _require(
+            "decay_points", points, bool(points) == on, "a list of points" if on else "null unless schedule is wsd-s"
+        )
+        rising = all(first < second for first, second in itertools.pairwise([0, *(points or [])]))
+        _require("decay_points", points, rising, "greater than 0 and rising")
+        alike = len({point <= 1 for point in points or []}) < 2
+        _require("decay_points", points, alike, "all shares of the run (up to 1) or all tokens")
 
     @property
     def head_dim(self) -> int:

@@ -13,7 +13,7 @@ import torch
 from train import answers, checkpoint, metrics, model
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
-from train.schedule import learning_rate, warmup_steps
+from train.schedule import decay_ends, learning_rate, warmup_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Job:
         data: What is read.
         device, precision, compiled: With `auto` resolved.
         num_steps, warmup_steps: Of the run.
+        decay_ends: Steps after which the learning rate has fallen; the last is the run's last.
         vocab_size: Padded.
     """
 
@@ -37,6 +38,7 @@ class Job:
     compiled: bool
     num_steps: int
     warmup_steps: int
+    decay_ends: tuple[int, ...]
     vocab_size: int
 
     def identity(self) -> dict[str, Any]:
@@ -73,6 +75,7 @@ class Job:
             schedule=self.settings.schedule,
             min_ratio=self.settings.min_lr_ratio,
             decay_fraction=self.settings.decay_fraction,
+            decay_ends=self.decay_ends,
         )
 
 
@@ -83,6 +86,12 @@ def settle(config: RunConfig) -> Job:
     device = choose_device(config.path, settings.device)
     on_gpu = device.type == "cuda"
     num_steps = data.train.num_steps
+    try:
+        ends = decay_ends(settings.decay_points, batch_tokens=data.train.batch_tokens, num_steps=num_steps)
+    except ValueError as error:
+        raise ConfigError(
+            f"{config.path}: overrides.decay_points: {error}. Move the points, or train longer."
+        ) from error
     return Job(
         config=config,
         settings=settings,
@@ -94,6 +103,7 @@ def settle(config: RunConfig) -> Job:
         warmup_steps=warmup_steps(
             warmup_tokens=settings.warmup_tokens, batch_tokens=data.train.batch_tokens, num_steps=num_steps
         ),
+        decay_ends=ends,
         vocab_size=model.padded_vocab_size(data.vocab_size),
     )
 

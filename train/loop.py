@@ -176,8 +176,9 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
             state.step += 1
             state.recent.append(noted)
             last = state.step == job.num_steps
+            decayed = state.step in job.decay_ends  # the last step is one of them
             code = None if last else stop.code
-            save = state.step % settings.save_every == 0 or last or code is not None
+            save = state.step % settings.save_every == 0 or decayed or code is not None
             due = state.step == 1 or state.step % settings.log_every == 0 or last
             # Waits for a GPU, so that the clock is right.
             seen = guard.read(state.recent, state.step - len(state.recent) + 1) if due or save else []
@@ -186,11 +187,11 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
             if due:
                 _record(job, state, log, seen, rate)
                 rolled_back = _roll_back(job, state, learner, log)
-            if state.step % settings.eval_every == 0 or last:
+            if state.step % settings.eval_every == 0 or decayed:
                 validate()
-            if data.tasks and (last or (settings.tasks_every and state.step % settings.tasks_every == 0)):
+            if data.tasks and (decayed or (settings.tasks_every and state.step % settings.tasks_every == 0)):
                 measure_tasks()
-            if rolled_back or last or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
+            if rolled_back or decayed or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
                 _save(job, state, learner, log)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
@@ -287,6 +288,7 @@ def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> None
         tensors=learner.tensors(),
         state=progress | job.record(),
         keep_last=job.settings.keep_last,
+        keep=job.decay_ends,
         keep_before=min(_recently_skipped(job, state), default=None),
     )
 

@@ -52,7 +52,7 @@ def test_all_problems_are_told_at_once(tmp_path):
     assert "tokens: is missing." in message
     assert "overrides.layers: must be a whole number, is 1.5." in message
     assert "overrides.tied: must be true or false, is 1." in message
-    assert "overrides.schedule: must be one of wsd, cosine" in message
+    assert "overrides.schedule: must be one of wsd, wsd-s, cosine" in message
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,17 @@ def test_all_problems_are_told_at_once(tmp_path):
         ({"heads": 3}, "overrides.heads: must be a divisor of dim = 128, is 3"),
         ({"kv_heads": 3}, "overrides.kv_heads: must be a divisor of heads = 4, is 3"),
         ({"beta2": 1.0}, "overrides.beta2: must be at least 0 and below 1, is 1.0"),
+        ({"momentum": 1.0}, "overrides.momentum: must be at least 0 and below 1, is 1.0"),
+        ({"optimizer": "sgd"}, 'overrides.optimizer: must be one of adamw, muon, is "sgd"'),
+        ({"schedule": "wsd-s"}, "overrides.decay_points: must be a list of points, is None"),
+        ({"decay_points": [0.5]}, "overrides.decay_points: must be null unless schedule is wsd-s, is [0.5]"),
+        (
+            {"schedule": "wsd-s", "decay_points": 0.5},
+            "overrides.decay_points: must be a list, each item a number or null, is 0.5",
+        ),
+        ({"schedule": "wsd-s", "decay_points": [0.5, 0.5]}, "must be greater than 0 and rising, is [0.5, 0.5]"),
+        ({"schedule": "wsd-s", "decay_points": [0]}, "must be greater than 0 and rising, is [0]"),
+        ({"schedule": "wsd-s", "decay_points": [0.5, 4000]}, "must be all shares of the run (up to 1) or all tokens"),
         ({"decay_fraction": 1.01}, "overrides.decay_fraction: must be between 0 and 1, is 1.01"),
         ({"lr": True}, "overrides.lr: must be a number, is true"),
         ({"max_tokens": 0}, "overrides.max_tokens: must be at least 1, is 0"),

@@ -82,6 +82,30 @@ def test_a_finished_run_is_left_as_it_is(make_folder, capsys):
     assert "complete; nothing to do" in capsys.readouterr().err
 
 
+def test_where_the_rate_has_fallen_the_run_is_evaluated_and_saved_for_good(make_folder):
+    folder = make_folder(steps=20)
+    options = {
+        "schedule": "wsd-s",
+        "decay_points": [0.25, 0.5],
+        "decay_fraction": 0.4,
+        "keep_last": 1,
+        "eval_every": 100,
+    }
+    config = folder.config("a", save_every=7, **options)
+    assert train(config) == 0
+    saved = sorted(path.name for path in (config.parent / "checkpoints").iterdir())
+    assert saved == ["step_00000005", "step_00000010", "step_00000020"]
+    training, validation = metrics.read(config.parent / "metrics.jsonl")
+    assert [line["step"] for line in validation] == [0, 5, 10, 20]
+    # Warm-up of 2 steps, then 0.01; falls of 2, 2 and 4 steps end with updates 5, 10 and 20.
+    low = 0.01 * (1 - 0.5**0.5)
+    assert [line["lr"] for line in training[3:11]] == pytest.approx([0.01, low, *[0.01] * 4, low, 0.01])
+    assert training[-1]["lr"] == pytest.approx(0.01 * (1 - 0.75**0.5))
+    short = folder.config("short", **options | {"decay_points": [0.251, 0.26]})
+    with pytest.raises(ConfigError, match=r"decay_points: two of them fall on one step of 32 tokens: steps 5, 5"):
+        train(short)
+
+
 @pytest.mark.parametrize("micro_batch", [1, 3])
 def test_accumulation_changes_nothing_but_rounding(make_folder, micro_batch):
     folder = make_folder(steps=12)
