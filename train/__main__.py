@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from train import config as configuration
+from train.tuning.config import DpoSettings, SftSettings, TuningConfig, describe
 
 _RUN = """\
 Trains the model of CONFIG, a JSON file:
@@ -60,6 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     presets.add_argument(
         "name", nargs="?", choices=list(configuration.PRESETS), metavar="NAME", help="the preset to show"
     )
+    for kind in (SftSettings, DpoSettings):
+        tuned = commands.add_parser(
+            kind.name,
+            help=kind.purpose,
+            description=describe(kind),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        tuned.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
+        tuned.set_defaults(tuning=kind)
     for name, purpose in (("sample", "continue a prompt"), ("export", "write a checkpoint for other libraries")):
         later = commands.add_parser(name, help=f"{purpose} (not built yet)")
         later.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="folder of a checkpoint")
@@ -73,6 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from train import loop  # loads torch, which reads the environment
 
             return loop.run(run_config)
+        if "tuning" in options:
+            tuning_config = TuningConfig.load(options.config, options.tuning)
+            if arguments is None:
+                _set_environment(tuning_config.settings.threads)
+            _end_with_parent()
+            from train.tuning import loop as tuning_loop
+
+            return tuning_loop.run(tuning_config)
         if options.command == "check":
             configuration.load(options.config)
             return 0

@@ -39,16 +39,19 @@ def write_source(
     validation: Sequence[np.ndarray[Any, Any]],
     *,
     vocab_size: int = VOCAB,
+    eos_id: int = EOS,
     tokenizer: str = "0" * 64,
 ) -> None:
     """Write both splits and the manifest; a document of n tokens has 3 n bytes."""
     shards: list[ShardInfo] = []
     for split, parts in (("train", train), ("validation", validation)):
-        with ShardWriter(folder, split, dtype="uint16", eos_id=EOS, vocab_size=vocab_size) as writer:
+        with ShardWriter(folder, split, dtype="uint16", eos_id=eos_id, vocab_size=vocab_size) as writer:
             for number, tokens in enumerate(parts):
                 writer.add(f"{folder.name}-{split}-{number}", 3 * len(tokens), tokens)
             shards += writer.close()
-    write_manifest(folder, dtype="uint16", vocab_size=vocab_size, eos_id=EOS, tokenizer_sha256=tokenizer, shards=shards)
+    write_manifest(
+        folder, dtype="uint16", vocab_size=vocab_size, eos_id=eos_id, tokenizer_sha256=tokenizer, shards=shards
+    )
 
 
 def write_mixture(path: Path, window: int, sources: Mapping[str, tuple[int, int]], *, block: int = 1024) -> None:

@@ -1,0 +1,230 @@
+"""What a tuning run is told: the checkpoint to start from, the examples, and every setting with its range; no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from train.config import ConfigError, check_overrides, read_keys
+from train.config import _require as require
+
+_HELP = """\
+Tunes a trained model on the examples of CONFIG, a JSON file:
+
+  {{"checkpoint": "../../train/0", "data": ["{data}.jsonl"], "validation": 0.05, "seed": 0, "output": ".",
+   "overrides": {{"lr": {lr:g}, "epochs": 2}}}}
+
+Paths are relative to CONFIG. `checkpoint` is the folder of a checkpoint, or of a run, whose newest one is taken. `data` are
+files of JSON Lines (.gz too), with
+  {rows}
+in each line. `validation` is such a file, or the share of prompts to set aside. `tokenizer` is that of the run folder unless
+given. `answers` and `tasks` are as in `run`; both are measured before the first step too.
+
+{loss}
+`overrides` may hold:
+{settings}.
+
+It goes on from the newest checkpoint in the output, bit for bit on the CPU. The output is that of `run`, and its checkpoints
+are used like those of `run`; besides, if there is something to say in them:
+  {files}
+Exit codes as in `run`.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningSettings:
+    """What both kinds of tuning can be told in `overrides`; the shape of the model is the checkpoint's.
+
+    Attributes:
+        epochs: Times that every example is seen.
+        steps: Steps of the run instead of `epochs`; null: from `epochs`.
+        batch_examples: Examples of one step; the last batch of an epoch has what is left. A pair is one example.
+        micro_batch: Examples of one forward pass. Changes memory and speed; the result only by rounding.
+        template: `chat` writes turns as lines of text (see `train.tuning.examples`); `none` puts the response behind the
+            prompt as both stand.
+        max_skipped: Largest share of rows that may be skipped because they cannot be trained on.
+        lr, schedule, min_lr_ratio, decay_fraction: As in pretraining.
+        warmup_fraction: Share of the steps that the linear warm-up takes.
+        weight_decay, beta1, beta2, adam_eps, clip: As in pretraining; the optimizer is AdamW.
+        eval_batch, log_every, eval_every, save_every, keep_last, max_minutes, threads, device, precision: As in
+            pretraining.
+    """
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+
+    epochs: int = 2
+    steps: int | None = None
+    batch_examples: int = 32
+    micro_batch: int = 8
+    template: Literal["chat", "none"] = "chat"
+    max_skipped: float = 0.1
+    lr: float = 1e-3
+    schedule: Literal["cosine", "wsd"] = "cosine"
+    warmup_fraction: float = 0.1
+    min_lr_ratio: float = 0.0
+    decay_fraction: float = 0.2
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-8
+    clip: float = 1.0
+    eval_batch: int = 16
+    log_every: int = 10
+    eval_every: int = 100
+    save_every: int = 100
+    keep_last: int = 2
+    max_minutes: float | None = None
+    threads: int = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_examples", "micro_batch", "eval_batch", "log_every", "eval_every", "save_every",
+                     "keep_last", "threads"):  # fmt: skip
+            require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("lr", "adam_eps", "clip"):
+            require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
+        for name in ("max_skipped", "warmup_fraction", "min_lr_ratio", "decay_fraction"):
+            require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        for name in ("beta1", "beta2"):
+            require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
+        require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
+        require("steps", self.steps, self.steps is None or self.steps >= 1, "at least 1")
+        require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SftSettings(TuningSettings):
+    """Supervised fine-tuning. Rate, epochs, warm-up and schedule are those of SmolLM2-360M (alignment-handbook)."""
+
+    name: ClassVar[str] = "sft"
+    purpose: ClassVar[str] = "tune a trained model on responses"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DpoSettings(TuningSettings):
+    """Direct preference optimisation. Epochs, rate and warm-up as for SmolLM2-360M (alignment-handbook).
+
+    Attributes:
+        beta: Weight of the distance to the reference (Rafailov et al. 2023, arXiv:2305.18290, section 6).
+        label_smoothing: Assumed share of pairs whose preference is the wrong way round; 0 is the paper's loss.
+    """
+
+    name: ClassVar[str] = "dpo"
+    purpose: ClassVar[str] = "tune a trained model on preferences"
+
+    lr: float = 1e-6
+    beta: float = 0.1
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        TuningSettings.__post_init__(self)  # slots: super() without arguments does not find the class
+        require("beta", self.beta, self.beta > 0, "greater than 0")
+        require("label_smoothing", self.label_smoothing, 0 <= self.label_smoothing < 0.5, "at least 0 and below 0.5")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningConfig:
+    """A config file, read.
+
+    Attributes:
+        path: The config file.
+        checkpoint: Where to start: the folder of a checkpoint, or of a run, whose newest good one is taken.
+        tokenizer: Its folder or file.
+        data: Files of examples, by what the config calls them.
+        validation: A file of examples, the share of `data` to set aside, or None.
+        answers, tasks: Files of gold answers and of items of tasks to measure, as in pretraining, or None.
+        seed: Of the order of examples, and of which ones are set aside.
+        output: Folder that the run writes to.
+        overrides: Settings that differ from the defaults.
+        settings: The defaults with `overrides`.
+    """
+
+    path: Path
+    checkpoint: Path
+    tokenizer: Path
+    data: Mapping[str, Path]
+    validation: Path | float | None
+    answers: Path | None
+    tasks: Path | None
+    seed: int
+    output: Path
+    overrides: Mapping[str, Any]
+    settings: TuningSettings
+
+    @classmethod
+    def load(cls, path: str | Path, kind: type[TuningSettings]) -> Self:
+        """Read a config file (JSON). Its paths are relative to its own folder.
+
+        Raises:
+            ConfigError: With all that is wrong, at once.
+        """
+        path = Path(path)
+        kinds = {
+            "checkpoint": str, "tokenizer": str, "data": list[str], "validation": str | float, "answers": str, "tasks": str,
+            "seed": int, "output": str, "overrides": dict,
+        }  # fmt: skip
+        raw, problems = read_keys(
+            path, kinds, optional=("tokenizer", "validation", "answers", "tasks", "output", "overrides")
+        )
+        data, validation, overrides = raw.get("data"), raw.get("validation"), raw.get("overrides", {})
+        if data == []:
+            problems.append("data: must name at least one file.")
+        if isinstance(validation, int | float) and not 0 < validation < 1:
+            problems.append(f"validation: a share must be greater than 0 and below 1, is {validation}.")
+        if isinstance(overrides, dict):
+            problems += check_overrides(overrides, kind)
+        if not problems:
+            try:
+                settings = kind(**overrides)
+            except ValueError as error:
+                problems.append(f"overrides.{error}")
+        if problems:
+            raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+        folder = path.parent
+        checkpoint = folder / raw["checkpoint"]
+        run = checkpoint.parent.parent if checkpoint.resolve().parent.name == "checkpoints" else checkpoint
+        return cls(
+            path=path,
+            checkpoint=checkpoint,
+            tokenizer=folder / raw["tokenizer"] if "tokenizer" in raw else run / ".." / ".." / "tokenizer",
+            data=types.MappingProxyType({name: folder / name for name in raw["data"]}),
+            validation=folder / validation if isinstance(validation, str) else validation,
+            answers=folder / raw["answers"] if "answers" in raw else None,
+            tasks=folder / raw["tasks"] if "tasks" in raw else None,
+            seed=raw["seed"],
+            output=folder / raw.get("output", "."),
+            overrides=types.MappingProxyType(overrides),
+            settings=settings,
+        )
+
+
+# Settings that may change between two starts of a tuning run: they say how it runs, not what it computes.
+FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "micro_batch", "max_skipped"})
+
+
+def describe(kind: type[TuningSettings]) -> str:
+    """Return the help text of a command."""
+    parts = {
+        "sft": {
+            "data": "pairs",
+            "rows": '{"prompt": ..., "response": ...}, or {"messages": [{"role": ..., "content": ...}, ...]},',
+            "loss": "The loss is the mean over the tokens of all responses of a batch, their end marks included.",
+            "files": "skipped.json   rows that cannot be trained on",
+        },
+        "dpo": {
+            "data": "preferences",
+            "rows": '{"prompt": ..., "chosen": ..., "rejected": ...}',
+            "loss": "The loss is -log sigmoid(beta (log(p/r) of chosen - log(p/r) of rejected)); r is the start's p, frozen.",
+            "files": "skipped.json   rows that cannot be trained on      reference.parquet   log r of each pair",
+        },
+    }[kind.name]
+    names = ", ".join(one.name for one in dataclasses.fields(kind))
+    settings = textwrap.fill(names, 120, initial_indent="  ", subsequent_indent="  ")
+    return _HELP.format(lr=kind().lr, settings=settings, **parts)
