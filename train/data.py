@@ -61,6 +61,11 @@ class TrainingData:
         sources, windows = self.plan.slots(np.arange(step * self.batch_windows, (step + 1) * self.batch_windows))
         return [(self.plan.names[source], window) for source, window in zip(sources, windows.tolist(), strict=True)]
 
+    def begins_stage(self, step: int) -> bool:
+        """Return whether batch `step` is the first one of a later stage of the mixture."""
+        stages = (self.plan.stage_of(batch * self.batch_windows) for batch in (step - 1, step))
+        return step > 0 and len(set(stages)) > 1
+
     def batch(self, step: int) -> tuple[IntArray, IntArray]:
         """Return inputs and targets of batch `step`, each of shape (batch_windows * window / context, context)."""
         window = self.plan.window

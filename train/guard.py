@@ -46,15 +46,22 @@ class Seen:
 class Guard:
     """Compares each step's loss and gradient norm with those of the steps before.
 
-    A step is refused if either is not finite, or lies more than `skip_sigma` standard deviations above the mean of the last
-    `skip_window` applied steps, once half a window is known. Refused steps do not enter the window. (The rule of OLMo-core's
-    `SkipStepOptimizer`; a bad batch then costs one step and not the run.)
+    A step is refused if either is not finite, or stands out from the last `skip_window` applied steps, once half a window is
+    known: a loss more than `skip_sigma` standard deviations above their mean (the rule of OLMo-core's `SkipStepOptimizer`); a
+    norm as far above it on a logarithmic scale, and at least twice their geometric mean. Norms are skewed: on their own scale,
+    six standard deviations refused 3 of 976 sound steps of the demonstration, at 1.2 times the usual norm, and a corpus of many
+    kinds would have lost more updates than a plain one. Refused steps do not enter the window.
     """
 
-    def __init__(self, settings: Settings, device: torch.device) -> None:
-        self._sigma = settings.skip_sigma
-        self._window = torch.zeros(2, settings.skip_window, dtype=torch.float64, device=device)  # losses; norms
+    def __init__(self, settings: Settings, device: torch.device, *, sigma: float | None) -> None:
+        self._sigma = sigma
+        self._window = torch.zeros(2, settings.skip_window, dtype=torch.float64, device=device)  # losses; log norms
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
+
+    def restart(self) -> None:
+        """Forget the window: what comes next is not comparable with what came before."""
+        self._window.zero_()
+        self._applied.zero_()
 
     def refuses(self, loss: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
         """Return whether this step's update must be left out, and what the log needs to say about it.
@@ -66,19 +73,22 @@ class Guard:
         Returns:
             A bool scalar, and (loss, norm, bound of each, whether refused) as five float64; nothing is waited for.
         """
-        values = torch.stack((loss.detach().double(), norm.detach().double()))  # (2,)
+        loss, norm = loss.detach().double(), norm.detach().double()
         size = self._window.shape[1]
-        bounds = torch.full_like(values, math.inf)
+        bounds = torch.full((2,), math.inf, dtype=torch.float64, device=loss.device)
         if self._sigma is not None:
             known = self._applied.clamp(max=size)
-            filled = torch.arange(size, device=values.device) < known
+            filled = torch.arange(size, device=loss.device) < known
             mean = self._window.sum(dim=1) / known.clamp(min=1)  # places not filled yet are 0
             spread = ((self._window - mean[:, None]) * filled).square().sum(dim=1) / (known - 1).clamp(min=1)
-            bounds = torch.where(known >= size // 2, mean + self._sigma * spread.sqrt(), bounds)
+            above = self._sigma * spread.sqrt()
+            found = torch.stack((mean[0] + above[0], (mean[1] + above[1].clamp(min=math.log(2))).exp()))
+            bounds = torch.where(known >= size // 2, found, bounds)
+        values = torch.stack((loss, norm))
         skip = ~(values.isfinite() & (values <= bounds)).all()
         place = (self._applied % size).expand(2, 1)
-        kept = torch.where(skip, self._window.gather(1, place), values[:, None])
-        self._window.scatter_(1, place, kept)
+        scaled = torch.stack((loss, norm.clamp(min=1e-30).log()))[:, None]
+        self._window.scatter_(1, place, torch.where(skip, self._window.gather(1, place), scaled))
         self._applied += ~skip
         return skip, torch.cat((values, bounds, skip.double()[None]))
 

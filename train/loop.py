@@ -169,6 +169,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
                 (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]
                 nats += loss.detach()
             norm = torch.nn.utils.clip_grad_norm_(decoder.parameters(), settings.clip)
+            if data.train.begins_stage(state.step):
+                learner.guard.restart()
             skip, noted = learner.guard.refuses(nats / targets.numel(), norm)
             updates.step(skip)
             updates.zero_grad()
@@ -204,7 +206,9 @@ def _begin(job: Job) -> Learner:
     decoder = model.Decoder(job.settings, job.vocab_size)
     decoder.initialize(job.config.seed)
     decoder.to(job.device)
-    return Learner(decoder, Optimizer(decoder, job.settings), Guard(job.settings, job.device))
+    # In the order of the input, neighbouring batches are of one kind and the next may be of another: no step stands for the next.
+    sigma = None if job.data.train.plan.order == "input" else job.settings.skip_sigma
+    return Learner(decoder, Optimizer(decoder, job.settings), Guard(job.settings, job.device, sigma=sigma))
 
 
 def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Seen], rate: float) -> None:
@@ -246,6 +250,7 @@ def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog) ->
         fresh = _begin(job).tensors()
         fresh["optimizer"] = {name: torch.zeros_like(tensor) for name, tensor in learner.tensors()["optimizer"].items()}
     learner.restore(fresh if saved is None else saved.tensors)
+    learner.guard.restart()  # were it the data that changed for good, the old window would refuse it for ever
     good = 0 if saved is None else saved.step
     state.jumped.append((good + 1, state.step))
     log.rolled_back(step=state.step, to=good, why=found)

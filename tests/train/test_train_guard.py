@@ -46,7 +46,8 @@ sys.exit(main(["run", sys.argv[1]]))
 
 
 def guarded(**overrides):
-    return guard.Guard(_settings(**overrides), torch.device("cpu"))
+    settings = _settings(**overrides)
+    return guard.Guard(settings, torch.device("cpu"), sigma=settings.skip_sigma)
 
 
 def _settings(**overrides):
@@ -76,11 +77,27 @@ def test_nothing_explodes_before_half_a_window_is_known():
     assert [refused(watch, loss) for loss in (1.0, 1.0, 1.0, 1.0, 1e6)] == [False] * 4 + [True]
 
 
-def test_the_norm_counts_as_the_loss_does():
-    watch = guarded(skip_window=8)
-    assert [refused(watch, 1.0, norm) for norm in (1.0, 3.0, 1.0, 3.0)] == [False] * 4
-    assert refused(watch, 1.0, 8.93)
-    assert not refused(watch, 1.0, 8.92)
+def test_norms_are_compared_on_a_logarithmic_scale():
+    # Norms 1, 4, 1, 4: logarithms 0 and 1.386294, mean 0.693147, variance 1.921812 / 3, sigma 0.800378; with 3 sigma the bound is
+    # exp(0.693147 + 2.401133) = 22.0713.
+    for above in (False, True):
+        watch = guarded(skip_window=8, skip_sigma=3.0)
+        assert [refused(watch, 1.0, norm) for norm in (1.0, 4.0, 1.0, 4.0)] == [False] * 4
+        assert refused(watch, 1.0, 22.08 if above else 22.06) == above
+
+
+def test_a_norm_below_twice_the_usual_never_explodes():
+    for above in (False, True):  # norms without any spread
+        watch = guarded(skip_window=8)
+        assert [refused(watch, 1.0, 0.5) for _ in range(4)] == [False] * 4
+        assert refused(watch, 1.0, 1.001 if above else 0.999) == above
+
+
+def test_a_guard_that_starts_again_knows_nothing():
+    watch = guarded(skip_window=4)
+    assert [refused(watch, loss) for loss in (1.0, 1.0, 5.0)] == [False, False, True]
+    watch.restart()
+    assert [refused(watch, loss) for loss in (5.0, 5.0, 9.0)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("loss", "norm"), [(NAN, 1.0), (INF, 1.0), (1.0, NAN), (1.0, INF), (-INF, 1.0)])
@@ -118,7 +135,7 @@ def test_a_guard_goes_on_where_its_tensors_were_kept():
 def test_reasons_and_bounds_are_told():
     watch = guarded(skip_window=4)
     noted = [watch.refuses(torch.tensor(loss), torch.tensor(norm))[1]
-             for loss, norm in ((1.0, 1.0), (1.0, 1.0), (2.0, 1.0), (1.0, 2.0), (NAN, 1.0), (1.0, INF))]  # fmt: skip
+             for loss, norm in ((1.0, 1.0), (1.0, 1.0), (2.0, 1.0), (1.0, 2.5), (NAN, 1.0), (1.0, INF))]  # fmt: skip
     seen = guard.read(noted, 7)
     assert [one.step for one in seen] == [7, 8, 9, 10, 11, 12]
     assert [one.skipped for one in seen] == [False, False, True, True, True, True]
@@ -208,6 +225,25 @@ def test_a_run_that_does_not_recover_fails_and_keeps_the_last_good_weights(make_
     assert all(torch.equal(value, good[name]) for name, value in newest.tensors["model"].items())
     assert "NaN" not in (config.parent / "metrics.jsonl").read_text()
     assert loop.run(load(config)) == 0  # without the fault it goes on from there
+
+
+def test_losses_of_another_stage_are_no_explosion(make_folder, monkeypatch):
+    """Both halves of the run are sound; the losses of the second are three times those of the first."""
+    folder = make_folder(steps=40)
+    mixture = json.loads((folder.root / "mixture.json").read_text())
+    poison(monkeypatch, dict.fromkeys(range(21, 41), 3.0))
+    settings = {"skip_window": 8, "max_skips": 4, "log_every": 1, "clip": 1e-9}
+    config = folder.config("jump", **settings)
+    assert loop.run(load(config)) == 0
+    skipped = [line["step"] for line in lines(config) if "skipped" in line]
+    assert skipped == [21, 22, 23, 24]  # then the run goes back, and the guard learns the new height
+
+    first = {name: {"windows_drawn": count} for name, count in (("books", 20), ("web", 60))}
+    mixture["stages"] = [{"num_slots": 80, "sources": first}] * 2
+    (folder.root / "mixture.json").write_text(json.dumps(mixture))
+    config = folder.config("staged", **settings)
+    assert loop.run(load(config)) == 0
+    assert not [line for line in lines(config) if "skipped" in line]
 
 
 def test_a_run_that_is_rolled_back_too_often_fails(make_folder, monkeypatch):
