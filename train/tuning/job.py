@@ -102,6 +102,7 @@ class Job:
             schedule=self.settings.schedule,
             min_ratio=self.settings.min_lr_ratio,
             decay_fraction=self.settings.decay_fraction,
+            decay_ends=(self.num_steps,),
         )
 
 
@@ -116,7 +117,9 @@ def settle(config: TuningConfig) -> Job:
     start = checkpoint.find(config.checkpoint, warn=metrics.say)
     trained = settings_of(start.state["identity"])
     alike = {one.name for one in dataclasses.fields(tuning)} & {one.name for one in dataclasses.fields(trained)}
-    settings = dataclasses.replace(trained, optimizer="adamw", **{name: getattr(tuning, name) for name in alike})
+    settings = dataclasses.replace(
+        trained, optimizer="adamw", decay_points=None, **{name: getattr(tuning, name) for name in alike}
+    )
     tokenizer = _tokenizer(config, start)
 
     def read(files: Mapping[str, Path]) -> Examples:
