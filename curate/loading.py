@@ -18,6 +18,7 @@ from curate.decontaminate.settings import Decontaminate
 from curate.dedup.kinds import Semantic
 from curate.dedup.settings import Dedup, Keep, Validation
 from curate.errors import Problem, RecipeError, UsageError
+from curate.evaluate.settings import Evaluate
 from curate.expression import expression_columns, expression_problem
 from curate.filter.buckets import QualityBuckets
 from curate.filter.extraction import Extraction
@@ -136,8 +137,6 @@ class _Loader:
         for key in values:
             if key not in known:
                 self.problem((key,), unknown_key(key, (*known, "extends")))
-        if "evaluate" in values:
-            self.problem(("evaluate",), "not built yet: the trainer cannot evaluate tasks. Leave `evaluate` out.")
         name = values.get("name", self.path.stem)
         if not isinstance(name, str) or not _NAME.match(name):
             self.problem(("name",), f"must be a short name of letters, digits, '_', '-' and '.'; got {shown(name)}.")
@@ -152,6 +151,7 @@ class _Loader:
             "mixture": self._section(Mixture, ("mixture",)),
             "train": self._section(Train, ("train",)),
             "classifier": self._section(Classifier, ("classifier",)),
+            "evaluate": self._section(Evaluate, ("evaluate",)),
         }
         self._cross_checks(sources, sections)
         self._check_token_sources(sources, sections)
@@ -179,9 +179,9 @@ class _Loader:
         keys += [("decontaminate", "benchmarks"), ("dedup", "against", "runs"), ("tokenizer", "load")]
         keys += [("dedup", "semantic", name) for name in ("model", "embeddings")]
         keys = [key for key in keys if self.tree.has(key)]
-        if ("decontaminate", "benchmarks") in keys:
-            number = len(self.tree.value["decontaminate"]["benchmarks"])
-            keys += [("decontaminate", "benchmarks", one) for one in range(number)]
+        for section, listed in (("decontaminate", "benchmarks"), ("evaluate", "tasks")):
+            if self.tree.has((section, listed)):
+                keys += [(section, listed, one) for one in range(len(self.tree.value[section][listed]))]
         return {dotted(key): self.tree.shown_place(key) for key in keys}
 
     def _whole(self, key: Key, value: Any, low: int, high: int) -> int:
@@ -541,12 +541,21 @@ class _Loader:
                     ("mixture", "window"),
                     f"is {mixture.window}; it must be a multiple of the trainer's context, {context}.",
                 )
-        decontaminate = sections["decontaminate"]
-        for number, benchmark in enumerate(decontaminate.sources if decontaminate is not None else ()):
-            try:
-                expand_variables(benchmark.path)
-            except ValueError as error:
-                self.problem(("decontaminate", "benchmarks", number), str(error))
+        for section, listed in (("decontaminate", "benchmarks"), ("evaluate", "tasks")):
+            for number, benchmark in enumerate(sections[section].sources if sections[section] is not None else ()):
+                try:
+                    expand_variables(benchmark.path)
+                except ValueError as error:
+                    self.problem((section, listed, number), str(error))
+        for needed, such in (
+            ("tokenizer", "tokenizer: {train: {vocab_size: 4096}}"),
+            ("train", "train: {preset: demo-1m}"),
+        ):
+            if sections["evaluate"] is not None and needed not in self.tree.value:
+                message = (
+                    f"judges models that are trained here, so it needs `{needed}`, such as {such}. Else leave it out."
+                )
+                self.problem(("evaluate",), message)
 
     def _check_preferences(self, sources: list[SourceRecipe], keep: Keep) -> None:
         """Refuse to keep copies by a column that no source's steps measure, or that holds no numbers."""

@@ -15,6 +15,7 @@ from pydantic import Field
 from curate.classify.settings import Classifier
 from curate.decontaminate.settings import Decontaminate
 from curate.dedup.settings import Dedup, Validation
+from curate.evaluate.settings import Evaluate
 from curate.extract.auto.extractor import Auto
 from curate.extract.html import Resiliparse, Trafilatura
 from curate.extract.justext import JusText
@@ -103,6 +104,12 @@ class Train(Settings):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     overrides: Mapping[str, bool | int | float | str | tuple[bool | int | float | str, ...]] = {}
 
+    @property
+    def context(self) -> int:
+        """Return the tokens of one sequence."""
+        override = self.overrides.get("context")
+        return override if isinstance(override, int) else PRESET_CONTEXT[self.preset]
+
 
 @dataclass(frozen=True, slots=True)
 class StepBlock:
@@ -184,6 +191,7 @@ class Recipe:
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
     token_sources: tuple[TokenSourceRecipe, ...] = ()
     classifier: Classifier | None = None
+    evaluate: Evaluate | None = None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all sources, those of texts first."""
@@ -199,8 +207,7 @@ class Recipe:
             return self.mixture.window
         if self.train is None:
             return DEFAULT_WINDOW
-        override = self.train.overrides.get("context")
-        return override if isinstance(override, int) else PRESET_CONTEXT[self.train.preset]
+        return self.train.context
 
     def as_yaml(self) -> str:
         """Return the resolved recipe: `extends` and `--set` applied, defaults filled in; loads back to an equal recipe."""
@@ -228,7 +235,7 @@ class Recipe:
         for one in self.token_sources:
             read = {"kind": TOKENS, "paths": list(one.paths), **plain(one.reader)}
             values["sources"][one.name] = {"read": read, **one.stated.values()}
-        for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train", "classifier"):
+        for name in ("dedup", "decontaminate", "tokenizer", "validation", "mixture", "train", "classifier", "evaluate"):
             section = getattr(self, name)
             if section is not None:
                 values[name] = plain(section)

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from curate.loading import load
 from curate.plan import PHASES
 from curate.progress import Progress, make_progress
 from curate.recipe import Recipe, SourceRecipe, TokenSourceRecipe
-from curate.tasks.benchmarks import check_benchmarks
+from curate.tasks.benchmarks import check_benchmarks, count_task_items
 from curate.tasks.earlier import read_corpora
 from curate.tasks.semantic import check_semantic
 
@@ -54,7 +54,7 @@ _OURS = re.compile(
     r"|measurements/[^/]+/[^/]+/\d{5}\.parquet"
     r"|tokens/[^/]+(/[^/]+)?/((train|validation)-\d{5}\.(bin|idx|docs\.parquet)|manifest\.json)"
     r"|tokenizer/(tokenizer\.model|tokenizer\.json|card\.json)"
-    r"|(duplicates|semantic|earlier|contamination|canaries|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
+    r"|(duplicates|semantic|earlier|contamination|canaries|tasks|quarantine)\.parquet|mixture\.json|truth\.jsonl|report\.(html|json)"
 )
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _RESOLVED = "# The resolved recipe:"  # how recipe.yaml of a run folder begins
@@ -116,6 +116,7 @@ class Plan:
         disk_bytes: Estimate of what run folder and cache will take.
         train: Estimate of the training runs in words, or None without `train`.
         warnings: Rules that decide nothing, or leave nothing.
+        tasks: Number of items of each local benchmark that the models are measured on.
     """
 
     recipe: Recipe
@@ -124,6 +125,7 @@ class Plan:
     disk_bytes: int
     train: str | None
     warnings: tuple[str, ...] = ()
+    tasks: Mapping[str, int] = field(default_factory=dict)
 
 
 def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: bool = False) -> Plan:
@@ -165,10 +167,17 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
             look(recipe)
         except RecipeError as error:
             problems += error.problems
+    tasks: Mapping[str, int] = {}
+    if not problems:
+        try:
+            tasks = count_task_items(recipe)
+        except RecipeError as error:
+            problems += error.problems
     if problems:
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
-    return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe), tuple(warnings_of(recipe)))
+    warnings = tuple(warnings_of(recipe))
+    return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe), warnings, tasks)
 
 
 def _other_inputs(recipe: Recipe) -> Iterator[tuple[str, str]]:
@@ -211,6 +220,9 @@ def describe(plan: Plan) -> str:
     lines.append(f"  disk            about {plan.disk_bytes:,} bytes for cache and run folder{unknown}")
     if plan.train is not None:
         lines.append(f"  training        {plan.train}")
+    if plan.tasks:
+        counts = ", ".join(f"{name} {count:,}" for name, count in plan.tasks.items())
+        lines.append(f"  tasks           {sum(plan.tasks.values()):,} items: {counts}")
     lines += [f"  warning         {text}" for text in plan.warnings]
     return "\n".join([*lines, "", plan.recipe.as_yaml()])
 

@@ -26,6 +26,7 @@ from curate.recipe import Train
 from curate.tokenizer_inputs import find_tokenizer
 
 CANARIES_FILE = "canaries.parquet"
+TASKS_FILE = "tasks.parquet"
 _SAVED = 85  # the trainer saved and wants to be started again
 _REPORT_SECONDS = 15.0
 
@@ -49,10 +50,11 @@ def check_trainer(settings: Train, scratch: Path) -> None:
         raise RecipeError(tuple(Problem("train", line) for line in lines))
 
 
-def trainer_config(settings: Train, seed: int, *, answers: bool = False) -> dict[str, Any]:
+def trainer_config(settings: Train, seed: int, *, answers: bool = False, tasks: bool = False) -> dict[str, Any]:
     """Return config.json of one training run; its paths are relative to its folder in the run folder."""
     return {
         **({"answers": f"../../{CANARIES_FILE}"} if answers else {}),
+        **({"tasks": f"../../{TASKS_FILE}"} if tasks else {}),
         "preset": settings.preset,
         "seed": seed,
         "tokens": "../../tokens",
@@ -76,6 +78,7 @@ class Training:
         self.encoded: dict[str, list[str]] = {name: [] for name in self.recipe.names()}  # source -> keys, in order
         self.arranged: dict[str, str] = {}  # source -> result key
         self.planted = ""  # result key of the canaries, or empty
+        self.task_items = ""  # result key of the items of tasks, or empty
         self.exit_code = 0
 
     # -- encode --
@@ -97,9 +100,10 @@ class Training:
             arguments = (shard.encoded, shard.source.name, shard.collected, self.tokenizer, self.settings)
             tasks.append(Task("encode", shard.source.name, shard.name, (shard.encoded,), encode_shard, arguments))
             self.encoded[shard.source.name].append(shard.encoded)
-        run.perform("encode", tasks + self._token_files() + self._canaries())
+        run.perform("encode", tasks + self._token_files() + self._canaries() + self._task_items())
         self._count_token_files()
         self._count_canaries()
+        self._count_task_items()
         run.account.unchanged("encode")
         self._tell_losses(card)
         run.account.facts["tokenizer"] = card | {"fertility": self._fertility()}
@@ -218,6 +222,43 @@ class Training:
         )
         run.account.warnings.append(text)
         run.progress.note(f"  note: {text}")
+
+    def _task_items(self) -> list[Task]:
+        """Return the task that encodes the items that the models are measured on, if the recipe asks for that."""
+        settings, train = self.recipe.evaluate, self.recipe.train
+        if settings is None or train is None:
+            return []
+        from curate.phases.task_items import write_items
+        from curate.tasks.benchmarks import EVALUATE, benchmark_inputs, check_groups
+
+        run, seed = self.curation, self.recipe.seed
+        benchmarks = benchmark_inputs(self.recipe, run.cache, EVALUATE)
+        check_groups(self.recipe, [one.name for one in benchmarks])
+        self.task_items = run.key(
+            "encode",
+            evaluate=stage_key(settings),
+            benchmarks=[benchmark.identity() for benchmark in benchmarks],
+            tokenizer=self.tokenizer_sha256,
+            stage=stage_key(self.settings),
+            context=train.context,
+            seed=seed,
+        )
+        arguments = (self.task_items, settings, benchmarks, self.tokenizer, self.settings, train.context, seed)
+        return [Task("encode", "", "tasks", (self.task_items,), write_items, arguments)]
+
+    def _count_task_items(self) -> None:
+        """Say how many items each task has, and what was passed over."""
+        if not self.task_items:
+            return
+        run = self.curation
+        run.publish(self.task_items, TASKS_FILE, TASKS_FILE)
+        found = run.account.facts["tasks"] = run.entry(self.task_items).counts["tasks"]
+        for name, one in found.items():
+            reasons = [f"{count:,} {reason}" for reason, count in one["passed_over"].items()]
+            if one["seams_merged"]:
+                reasons.append(f"{one['seams_merged']:,} with a token that reaches from the prompt into the choice")
+            if reasons:
+                run.progress.note(f"  note: task {name}: {one['items_usable']:,} items; without {', '.join(reasons)}")
 
     def _skip(self, phase: str) -> str:
         self.curation.account.unchanged(phase)
@@ -381,7 +422,7 @@ class Training:
         waiting: deque[tuple[int, Path]] = deque()
         for seed in settings.seeds:
             folder = run.output / "train" / str(seed)
-            config = trainer_config(settings, seed, answers=bool(self.planted))
+            config = trainer_config(settings, seed, answers=bool(self.planted), tasks=bool(self.task_items))
             keys.append(key_of(config=config, data=data))
             self._prepare(folder, config, keys[-1], data)
             waiting.append((seed, folder))
@@ -414,8 +455,9 @@ class Training:
         if self.recipe.mixture is None:
             return None
         tokens = {name: sha256_file(output / "tokens" / name / "manifest.json") for name in self.arranged}
-        answers = {CANARIES_FILE: sha256_file(output / CANARIES_FILE)} if self.planted else {}
-        return key_of(tokens=tokens | answers, mixture=sha256_file(output / "mixture.json"))
+        measured = {CANARIES_FILE: self.planted, TASKS_FILE: self.task_items}
+        measured = {file: sha256_file(output / file) for file, key in measured.items() if key}
+        return key_of(tokens=tokens | measured, mixture=sha256_file(output / "mixture.json"))
 
     def _clear_stale(self) -> None:
         """Remove training runs that read other data than this run wrote: the report would show them as its own."""

@@ -325,6 +325,7 @@ EXAMPLES: dict[str, dict[str, object]] = {  # settings that cannot be made witho
     "WordVectors": {"model": "vectors.bin", "digest": "0" * 64},
     "Lowest": {"lowest": "quality_score"},
     "Decontaminate": {"benchmarks": ("bench.jsonl",)},
+    "Evaluate": {"tasks": ("bench.jsonl",)},
     "Classifier": {"label": "topic"},
     "Scores": {"field": "score"},
     "Quality": {"model": "model.bin"},
@@ -478,7 +479,8 @@ PHASE_CODE: dict[str, str | tuple[str, ...]] = {
     "decontaminate": "curate.phases.decontaminate",
     "choose": ("curate.phases.choose", "curate.phases.semantic"),
     "collect": ("curate.phases.collect", "curate.phases.signature_files"),
-    "encode": ("curate.phases.token_files", "curate.phases.canaries"),  # and, as they import it, curate.phases.tokens
+    # and, as they import it, curate.phases.tokens
+    "encode": ("curate.phases.token_files", "curate.phases.canaries", "curate.phases.task_items"),
     "arrange": "curate.phases.tokens",
     "mix": ("curate.mix.plan", "curate.mix.weights", "curate.mix.shares", "curate.mix.planted"),
 }

@@ -191,7 +191,7 @@ evaluate: {}
 """
     found = problems(tmp_path, text)
     expected = [
-        "r.yaml:3: sourcs: unknown key; did you mean 'sources'", "r.yaml:18: evaluate: not built yet", "r.yaml:1: name:",
+        "r.yaml:3: sourcs: unknown key; did you mean 'sources'", "r.yaml:18: evaluate.tasks:", "r.yaml:1: name:",
         "r.yaml:2: seed:", "r.yaml:6: sources.web.read.kind:", "r.yaml:8: sources.web.steps.0.gopher_qualty: unknown step; did you mean",
         "r.yaml:9: sources.web.steps.1.gopher_quality.min_word: unknown key; did you mean 'min_words'",
         "r.yaml:10: sources.web.steps.2.where:", "r.yaml:12: sources.code.read.path: unknown key; did you mean 'paths'",

@@ -123,6 +123,7 @@ class BenchmarkFiles:
         name: Of the benchmark, which may tell forms of a mapping apart.
         mapping: A shipped mapping, `general`, or empty: told by the columns.
         fields: The recipe's own mapping.
+        also: Shipped mappings that are recognised besides (`FOR_TASKS`).
     """
 
     paths: tuple[str, ...]
@@ -130,6 +131,7 @@ class BenchmarkFiles:
     name: str = ""
     mapping: str = ""
     fields: Fields | None = None
+    also: tuple[Shipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,7 @@ def _items_of(
     columns = frozenset(record if inside is None else inside[0])
     for line, row in chain(first, rows):
         if way.by == "recognised" and way.form is not None and columns != row.keys():
-            if recognised(row, f"{files.name} {title}") is not way.form:
+            if recognised(row, f"{files.name} {title}", files.also) is not way.form:
                 raise _UnfitError(f"has the columns of '{name}', but not in line {line}")
             columns = frozenset(row)
         _note_fields(row, "", way, left_out, seen)
@@ -329,9 +331,9 @@ def _way(record: Mapping[str, Any], title: str, files: BenchmarkFiles) -> _Way:
     if files.mapping == GENERAL:
         return _Way(None, None, "recipe")
     if files.mapping:
-        form = chosen(files.mapping, record)
+        form = chosen(files.mapping, record, files.also)
         return _Way(form.fields, form, "recipe")
-    known = recognised(record, f"{files.name} {title}")
+    known = recognised(record, f"{files.name} {title}", files.also)
     return _Way(known.fields, known, "recognised") if known is not None else _Way(None, None, "")
 
 

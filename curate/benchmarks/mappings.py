@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -259,7 +259,16 @@ SHIPPED: tuple[Shipped, ...] = (
           out={_TESTING: ("instruction_id_list", "kwargs")}),
 )  # fmt: skip
 
-_FORMS = {form.names[0]: form for form in SHIPPED}
+# Recognised only where tasks are made of the items, which need the gold answer: the texts that decontamination looks for are
+# found without.
+FOR_TASKS: tuple[Shipped, ...] = (
+    _form("winogrande_contexts winogrande", _FOUNDRY,
+          question="continuation", choices="context_options", answer={"pick": "gold"}),
+    _form("passage_choices", "the demo corpus, curate/read/demo.py",
+          context="passage?", question="query", choices="choices", answer={"pick": "gold"}, id="id"),
+)  # fmt: skip
+
+_FORMS = {form.names[0]: form for form in (*SHIPPED, *FOR_TASKS)}
 NAMES = (GENERAL, *sorted({name for form in SHIPPED for name in form.names}))
 
 
@@ -273,34 +282,36 @@ def _columns(name: str) -> tuple[frozenset[str], frozenset[str]]:
     return _FORMS[name].columns()
 
 
-def recognised(columns: Collection[str], title: str) -> Shipped | None:
+def recognised(columns: Collection[str], title: str, also: Sequence[Shipped] = ()) -> Shipped | None:
     """Return the mapping that accounts for exactly these columns, if there is one.
 
     Args:
         columns: Of a row.
         title: Name of the benchmark or its file, which decides between forms with the same columns.
+        also: Forms that come before those of `SHIPPED`.
     """
     fitting = []
-    for form in SHIPPED:
+    for form in (*also, *SHIPPED):
         required, optional = _columns(form.names[0])
         if required <= set(columns) <= required | optional:
             fitting.append(form)
     return max(fitting, key=lambda form: len(_letters(_name_in(form, title))), default=None)
 
 
-def chosen(name: str, columns: Collection[str]) -> Shipped:
+def chosen(name: str, columns: Collection[str], also: Sequence[Shipped] = ()) -> Shipped:
     """Return which form of a benchmark rows with these columns have: one that knows them all, else the nearest.
 
     Args:
         name: One of `NAMES` but `GENERAL`.
         columns: Of a row; others than the form's own do not matter.
+        also: Forms that come before those of `SHIPPED`.
     """
 
     def strangeness(form: Shipped) -> tuple[int, int]:
         required, optional = _columns(form.names[0])
         return len(required - set(columns)), len(set(columns) - required - optional)
 
-    return min((form for form in SHIPPED if name in form.names), key=strangeness)
+    return min((form for form in (*also, *SHIPPED) if name in form.names), key=strangeness)
 
 
 def called(form: Shipped, title: str) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.benchmarks.fields import Fields
-from curate.benchmarks.items import BenchmarkFiles
-from curate.inputs import InputFile
+from curate.benchmarks.items import Benchmark, BenchmarkFiles, read_benchmark
+from curate.benchmarks.mappings import Shipped
+from curate.errors import InputError
+from curate.inputs import InputFile, fetch
 from curate.stage import canonical
 
 
@@ -42,7 +44,25 @@ class BenchmarkInputs:
             "passed_over": dict(self.passed_over),
         }
 
-    def local(self, paths: Iterable[Path]) -> BenchmarkFiles:
-        """Return it with local copies of its files."""
+    def local(self, paths: Iterable[Path], also: tuple[Shipped, ...] = ()) -> BenchmarkFiles:
+        """Return it with local copies of its files; `also`: mappings that are recognised besides."""
         titles = tuple(file.path for file in self.files)
-        return BenchmarkFiles(tuple(map(str, paths)), titles, self.name, self.mapping, self.fields)
+        return BenchmarkFiles(tuple(map(str, paths)), titles, self.name, self.mapping, self.fields, also)
+
+    def read(self, folder: Path, also: tuple[Shipped, ...] = ()) -> Benchmark:
+        """Fetch its files into a folder, which is made, and read them.
+
+        Raises:
+            InputError: If one cannot be read.
+        """
+        folder.mkdir()
+        addresses, paths = {}, []
+        for place, file in enumerate(self.files):
+            part = folder / str(place)
+            part.mkdir()
+            paths.append(fetch(file, part))
+            addresses[str(paths[-1])] = file.url
+        try:
+            return read_benchmark(self.local(paths, also))
+        except InputError as error:  # names the local copy of a remote file
+            raise InputError(addresses.get(error.file, error.file), error.problem, error.remedy) from error

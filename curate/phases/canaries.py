@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.benchmarks.items import Item, read_benchmark
 from curate.decontaminate.canaries import STREAM, Canaries, Canary, candidates, drawn, rounds
-from curate.errors import InputError, StageError
-from curate.inputs import fetch
+from curate.errors import StageError
 from curate.phases.benchmark_files import BenchmarkInputs
 from curate.phases.tokens import open_tokenizer
 from curate.pipeline import ParquetFile
@@ -74,7 +71,7 @@ def plant(
     with context.scratch() as scratch:
         for number, benchmark in enumerate(benchmarks):
             without: Counter[str] = Counter()
-            items = _items(benchmark, scratch / str(number))
+            items = benchmark.read(scratch / str(number)).items
             runs: dict[tuple[str, str, str], tuple[list[int], list[int]]] = {}
             for item, prompt, answer in candidates(benchmark.name, items, seed, without):
                 asked, told = begin + tokenizer.encode(prompt).tolist(), tokenizer.encode(answer).tolist()
@@ -118,20 +115,6 @@ def plant(
             "bytes": sum(row["bytes"] for row in rows),
             "benchmarks": facts,
         }
-
-
-def _items(benchmark: BenchmarkInputs, folder: Path) -> list[Item]:
-    folder.mkdir()
-    addresses, paths = {}, []
-    for place, file in enumerate(benchmark.files):
-        part = folder / str(place)
-        part.mkdir()
-        paths.append(fetch(file, part))
-        addresses[str(paths[-1])] = file.url
-    try:
-        return read_benchmark(benchmark.local(paths)).items
-    except InputError as error:  # names the local copy of a remote file
-        raise InputError(addresses.get(error.file, error.file), error.problem, error.remedy) from error
 
 
 def _table(found: Sequence[tuple[Canary, list[int], list[int]]], copies: dict[tuple[str, str], list[str]]) -> pa.Table:

@@ -28,11 +28,20 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\b")
 _TRAINING = re.compile(r"(?:\A|_)train\Z")  # `auxiliary_train` too
 
 
-def benchmark_inputs(recipe: Recipe, cache: Cache | None) -> list[BenchmarkInputs]:
-    """Return the benchmarks of a recipe in order, each file in one of them.
+DECONTAMINATE, EVALUATE = "decontaminate.benchmarks", "evaluate.tasks"  # where a recipe lists benchmarks
+
+
+def _sources(recipe: Recipe, section: str) -> tuple[BenchmarkSource, ...]:
+    settings = recipe.evaluate if section == EVALUATE else recipe.decontaminate
+    return settings.sources if settings is not None else ()
+
+
+def benchmark_inputs(recipe: Recipe, cache: Cache | None, section: str = DECONTAMINATE) -> list[BenchmarkInputs]:
+    """Return the benchmarks that a recipe lists in a section, in order, each file in one of them.
 
     Args:
         recipe: The recipe.
+        section: `DECONTAMINATE` or `EVALUATE`.
         cache: For digests, and for `demo://`; None leaves out what is on other machines or made on first use.
 
     Raises:
@@ -41,7 +50,7 @@ def benchmark_inputs(recipe: Recipe, cache: Cache | None) -> list[BenchmarkInput
     """
     found: list[BenchmarkInputs] = []
     taken: set[str] = set()
-    for number, source in enumerate(recipe.decontaminate.sources if recipe.decontaminate is not None else ()):
+    for number, source in enumerate(_sources(recipe, section)):
         path = expand_variables(source.path)
         if cache is None and is_remote(path):
             continue
@@ -53,7 +62,7 @@ def benchmark_inputs(recipe: Recipe, cache: Cache | None) -> list[BenchmarkInput
                 remedy = "Take this one out: its items would count twice."
                 raise InputError(source.path, "every file of it is read as a benchmark before it.", remedy)
         except InputError as error:
-            raise _refused(recipe, number, str(error)) from error
+            raise _refused(recipe, section, number, str(error)) from error
         taken |= {_place(file) for file in new}
         together = source.name is not None or is_dataset
         name = source.name or (_dataset_name(path) if is_dataset else "")
@@ -64,7 +73,7 @@ def benchmark_inputs(recipe: Recipe, cache: Cache | None) -> list[BenchmarkInput
     for number, name in enumerate(names):
         if name in names[:number]:
             message = f"another benchmark is called '{name}' as well. Give this one a `name`."
-            raise _refused(recipe, found[number].entry, message)
+            raise _refused(recipe, section, found[number].entry, message)
     return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
 
 
@@ -74,15 +83,63 @@ def check_benchmarks(recipe: Recipe) -> None:
     Raises:
         RecipeError: File and line of the recipe; file, row, field of the benchmark; remedy.
     """
-    for benchmark in benchmark_inputs(recipe, None):
+    for section in (DECONTAMINATE, EVALUATE):
+        for benchmark in benchmark_inputs(recipe, None, section):
+            try:
+                refuse_first(benchmark.local(_local(benchmark)))
+            except InputError as error:
+                raise _refused(recipe, section, benchmark.entry, str(error)) from error
+
+
+def check_groups(recipe: Recipe, names: Sequence[str]) -> None:
+    """Refuse groups of tasks that name what is none of them.
+
+    Raises:
+        RecipeError: The group, the nearest name, and all names.
+    """
+    for group, members in recipe.evaluate.groups.items() if recipe.evaluate is not None else ():
+        for member in members:
+            if member not in names:
+                message = f"'{member}' is no task{nearest(member, names)} Tasks: {', '.join(names)}."
+                raise RecipeError((Problem(f"evaluate.groups.{group}", message, None, ""),))
+
+
+def count_task_items(recipe: Recipe) -> dict[str, int]:
+    """Return how many items each local benchmark of `evaluate.tasks` gives: all of its files are read.
+
+    Raises:
+        RecipeError: If one gives none, or a group names none of them; file and line of the recipe.
+    """
+    benchmarks = benchmark_inputs(recipe, None, EVALUATE)
+    if not benchmarks:
+        return {}
+    from curate.benchmarks.items import read_benchmark
+    from curate.benchmarks.mappings import FOR_TASKS
+    from curate.evaluate.cloze import clozes
+
+    if not any(is_remote(expand_variables(source.path)) for source in _sources(recipe, EVALUATE)):
+        check_groups(recipe, [benchmark.name for benchmark in benchmarks])
+    counts = {}
+    for benchmark in benchmarks:
         try:
-            refuse_first(benchmark.local(Path(file.url.removeprefix("file://")) for file in benchmark.files))
+            found, without = clozes(read_benchmark(benchmark.local(_local(benchmark), FOR_TASKS)))
         except InputError as error:
-            raise _refused(recipe, benchmark.entry, str(error)) from error
+            raise _refused(recipe, EVALUATE, benchmark.entry, str(error)) from error
+        if not found:
+            reasons = ", ".join(f"{count:,} {why}" for why, count in without.items())
+            message = f"{benchmark.name}: no item of it makes a task ({reasons}). Take it out, or give it a mapping."
+            raise _refused(recipe, EVALUATE, benchmark.entry, message)
+        most = recipe.evaluate.items if recipe.evaluate is not None else None
+        counts[benchmark.name] = min(len(found), most or len(found))
+    return counts
 
 
-def _refused(recipe: Recipe, entry: int, message: str) -> RecipeError:
-    key = f"decontaminate.benchmarks.{entry}"
+def _local(benchmark: BenchmarkInputs) -> list[Path]:
+    return [Path(file.url.removeprefix("file://")) for file in benchmark.files]
+
+
+def _refused(recipe: Recipe, section: str, entry: int, message: str) -> RecipeError:
+    key = f"{section}.{entry}"
     return RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
 
 
