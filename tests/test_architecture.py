@@ -137,7 +137,7 @@ ROOMS = (
     Room("package", ("curate",), sees=("recipe", "run")),  # re-exports, lazily
     # the trainer knows tokenizers and token shards and nothing else of curate, and curate never imports it
     Room("train", ("train", "train.*"), sees=("curate.errors", "curate.tokens.shard", "curate.tokens.order",
-        "curate.tokens.answers", "curate.tokens.tasks", "curate.tokens.tokenizer")),
+        "curate.tokens.answers", "curate.tokens.tasks", "curate.tokens.tokenizer", "curate.tokens.transformers_files")),
 )  # fmt: skip
 EMPTY_PACKAGES = re.compile(r"curate\..*|train(\..*)?")  # every `__init__.py` but that of curate
 

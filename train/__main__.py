@@ -38,6 +38,12 @@ Written to the output:
 Exit codes: 0 done; 1 failed; 2 the config is wrong; 85 saved after SIGTERM, SIGUSR1 or max_minutes: start again to go on;
 130 Ctrl-C, saved.
 """
+_EXPORT = """\
+Writes a trained model as a folder that transformers opens, and with it vLLM, llama.cpp and lm-evaluation-harness:
+
+  AutoModelForCausalLM.from_pretrained(DIR)      LlamaForCausalLM, or Qwen3ForCausalLM with qk_norm; equal logits
+  AutoTokenizer.from_pretrained(DIR)             ids as in the shards; add_bos_token=True begins a document
+"""
 _LARGE = str(1 << 34)
 
 
@@ -70,9 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         tuned.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
         tuned.set_defaults(tuning=kind)
-    for name, purpose in (("sample", "continue a prompt"), ("export", "write a checkpoint for other libraries")):
-        later = commands.add_parser(name, help=f"{purpose} (not built yet)")
-        later.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="folder of a checkpoint")
+    later = commands.add_parser("sample", help="continue a prompt (not built yet)")
+    later.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="folder of a checkpoint")
+    exported = commands.add_parser(
+        "export", help="write a model for transformers", description=_EXPORT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )  # fmt: skip
+    _add_checkpoint(exported)
+    exported.add_argument("--output", type=Path, required=True, metavar="DIR", help="new, empty, or an earlier export")
+    exported.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the weights")
     options = parser.parse_args(arguments)
     try:
         if options.command == "run":
@@ -97,6 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "presets":
             print(_presets(options.name))
             return 0
+        if options.command == "export":
+            from train.export import export
+
+            return export(options.checkpoint, options.output, tokenizer=options.tokenizer, dtype=options.dtype)
         raise configuration.ConfigError(f"python -m train {options.command}: not built yet.")
     except KeyboardInterrupt:
         print("interrupted; the last checkpoint stays", file=sys.stderr)
@@ -107,6 +122,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(error, file=sys.stderr)
         return int(code)
+
+
+def _add_checkpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="folder of a checkpoint, or of a run: its newest good one"
+    )
+    command.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="PATH",
+        help="its tokenizer, or the folder of it; default: `tokenizer` in the run folder",
+    )
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -200,7 +200,7 @@ def test_errors_are_one_line_and_a_code(make_folder, tmp_path, capsys):
     assert "manifest" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["sample", "export"])
+@pytest.mark.parametrize("name", ["sample"])
 def test_what_is_not_built_yet_says_so(name, capsys):
     assert main([name, "checkpoint"]) == 2
     assert "not built yet" in capsys.readouterr().err
