@@ -24,6 +24,7 @@ import safetensors.torch
 from torch import Tensor
 
 from train.config import TrainError
+from train.distributed import Ranks
 
 STATE = "state.json"
 _NAME = re.compile(r"step_(\d{8,})")
@@ -126,6 +127,13 @@ def load_newest(folder: Path, *, warn: Callable[[str], None], before: int | None
             f"{folder}: all {len(listed)} checkpoints are damaged. Delete the folder to train from the start, or restore one."
         )
     return None
+
+
+def resume(folder: Path, ranks: Ranks, *, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
+    """Return on all ranks what `load_newest` returns on rank 0."""
+    saved = load_newest(folder, warn=warn, before=before) if ranks.first else None
+    found = ranks.told(None if saved is None else (saved.path, saved.step, saved.state))
+    return None if found is None else Checkpoint(*found, ranks.told_tensors({} if saved is None else saved.tensors))
 
 
 def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:

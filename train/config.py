@@ -80,6 +80,8 @@ class Settings:
         device: `auto` takes CUDA if there is a GPU.
         precision: `auto` is bfloat16 on CUDA (autocast; weights stay float32) and float32 on the CPU.
         compile: Whether torch.compile is used; `auto` on CUDA only.
+        parallel: With several processes (torchrun): `ddp` keeps the whole model on each, `fsdp` a part of it; `auto` is ddp
+            unless weights, gradients and moments would take more than 0.4 of a GPU's memory.
     """
 
     layers: int
@@ -124,6 +126,7 @@ class Settings:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"
 
     def __post_init__(self) -> None:
         for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "micro_batch", "eval_batch",
@@ -174,9 +177,9 @@ class Settings:
         return self.trunk_parameters + vocab_size * self.dim * (1 if self.tied else 2)
 
 
-# Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch: but for the
-# rounding of sums).
-FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "max_skips", "micro_batch"})
+# Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch, parallel:
+# but for the rounding of sums).
+FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "max_skips", "micro_batch", "parallel"})
 
 
 def settings_of(identity: Mapping[str, Any]) -> Settings:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -14,7 +13,8 @@ import torch
 from torch import Tensor
 
 from train import answers, checkpoint, guard, metrics, model, scoring, tasks
-from train.config import FREE_SETTINGS, ConfigError, RunConfig, TrainError
+from train.config import FREE_SETTINGS, RunConfig, TrainError
+from train.distributed import Kind, Ranks, Replica, gathered, joined, kind
 from train.evaluate import evaluate
 from train.guard import Guard
 from train.job import Job, read_json, refuse_change, settle, summary
@@ -45,21 +45,21 @@ class State:
 class Learner:
     """What learns: the weights, their optimizer, the guard over both."""
 
-    decoder: model.Decoder
+    replica: Replica
     optimizer: Optimizer
     guard: Guard
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Return what a checkpoint keeps; the inverse of `restore`."""
+        """Return what a checkpoint keeps; with FSDP weights and moments are parts."""
         return {
-            "model": self.decoder.state_dict(),
+            "model": self.replica.decoder.state_dict(),
             "optimizer": self.optimizer.state_tensors(),
             "guard": self.guard.tensors(),
         }
 
     def restore(self, tensors: Mapping[str, dict[str, Tensor]]) -> None:
-        """Put back what `tensors` gave."""
-        self.decoder.load_state_dict(tensors["model"])
+        """Put back what `tensors` gave, made whole."""
+        self.replica.load(tensors["model"])
         self.optimizer.restore_state(tensors["optimizer"])
         self.guard.restore(tensors["guard"])
 
@@ -71,50 +71,48 @@ def run(config: RunConfig) -> int:
         TrainError: If the run cannot start or must stop; checkpoints written before stay as they are.
         curate.errors.InputError: If token shards or the mixture are missing or damaged.
     """
-    world_size = os.environ.get("WORLD_SIZE", "1")
-    if world_size != "1":
-        raise ConfigError(
-            f"WORLD_SIZE is {world_size}: this trainer runs in one process. Start it without torchrun; no checkpoint depends on "
-            "the number of processes."
-        )
-    config.output.mkdir(parents=True, exist_ok=True)
-    with locked(config.output):
+    with joined(config) as (ranks, config), locked(config.output):
         job = settle(config)
         refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)
         ended, resolved = config.output / "summary.json", config.output / "resolved.json"
-        if ended.exists():
-            refuse(read_json(resolved), place=resolved)
+        if ranks.told(ended.exists()):
+            if ranks.first:
+                refuse(read_json(resolved), place=resolved)
             metrics.say(f"{config.output}: this run is complete; nothing to do.")
             return DONE
-        saved = checkpoint.load_newest(config.output / "checkpoints", warn=metrics.say)
+        saved = checkpoint.resume(config.output / "checkpoints", ranks, warn=metrics.say)
         if saved is not None:
             refuse(saved.state, place=saved.path)
-        job.data.verify()
-        checkpoint.write_json(resolved, job.record() | {"torch": torch.__version__})
+        if ranks.first:
+            job.data.verify()
+        parameters = job.settings.parameters(job.vocab_size)
+        spread = kind(job.settings.parallel, ranks, parameters=parameters, device=job.device)
+        machine = {"torch": torch.__version__, "ranks": ranks.size, "parallel": spread}
+        checkpoint.write_json(resolved, job.record() | machine)
         for name, reason in job.data.skipped.items():
             metrics.say(f"source '{name}': {reason}.")
         stop = StopRequest(job.settings.max_minutes)
         with stop.listening():
-            code = train(job, saved, stop)
-        if code == DONE:
+            code = train(job, saved, stop, ranks, spread)
+        if code == DONE and ranks.first:
             checkpoint.write_json(ended, summary(job))
         return code
 
 
-def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> int:
+def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, ranks: Ranks, spread: Kind) -> int:
     """Train from `saved`, or from the start, to the end or until `stop`; return the exit code."""
     settings, device, data = job.settings, job.device, job.data
     torch.set_num_threads(settings.threads)
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    learner = _begin(job)
-    decoder, updates = learner.decoder, learner.optimizer
+    replica = Replica(_drawn(job), spread, compiled=job.compiled)
+    decoder, updates = replica.decoder, Optimizer(replica.decoder, settings)
+    learner = Learner(replica, updates, _guard(job))
     state = State()
     if saved is not None:
         state = _restore(saved, learner)
         metrics.say(f"resuming from {saved.path.name} of {job.num_steps} steps")
-    hidden_of: Callable[[Tensor], Tensor] = torch.compile(decoder, dynamic=False) if job.compiled else decoder
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
     log = metrics.RunLog(
         job.config.output,
@@ -122,18 +120,20 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
         metrics_bytes=0 if saved is None else saved.state["metrics_bytes"],
         flops_per_token=model.flops_per_token(settings, job.vocab_size),
         device=device,
+        num_devices=ranks.size,
     )
 
     def score(rows: Sequence[scoring.Row]) -> list[scoring.Scored]:
         return scoring.score(
-            hidden_of, decoder.head_weight, rows, batch_size=settings.eval_batch, context=settings.context,
+            replica.objective, decoder.head_weight, rows, batch_size=settings.eval_batch, context=settings.context,
             eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast,
         )  # fmt: skip
 
+    @replica.evaluating()
     def validate() -> None:
         scores = {
             name: evaluate(
-                hidden_of, decoder.head_weight, part, batch_size=settings.eval_batch, whole_batches=job.compiled,
+                replica.objective, decoder.head_weight, part, batch_size=settings.eval_batch, whole_batches=job.compiled,
                 autocast=autocast,
             )
             for name, part in data.validation.items()
@@ -147,6 +147,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
             if state.step == job.num_steps:
                 checkpoint.write_json(job.config.output / "answers.json", answers.records(data.answers, nats))
 
+    @replica.evaluating()
     def measure_tasks() -> None:
         outcomes = tasks.measure(data.tasks, score)
         log.tasks(step=state.step, scores=tasks.scores(data.tasks, outcomes))
@@ -160,18 +161,21 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
             log.start_clock()
             rate = job.rate(state.step)
             updates.set_learning_rate(rate)
-            inputs, targets = (torch.from_numpy(part).to(device) for part in data.train.batch(state.step))  # (S, T)
+            batch = data.train.batch(state.step)  # (S, T)
+            num_targets = batch[1].size
+            inputs, targets = (part.to(device) for part in ranks.rows(*map(torch.from_numpy, batch)))
             nats = torch.zeros((), dtype=torch.float64, device=device)
-            for part in range(0, len(inputs), settings.micro_batch):
-                with autocast:
-                    hidden = hidden_of(inputs[part : part + settings.micro_batch])
-                    loss = model.summed_nats(hidden, decoder.head_weight, targets[part : part + settings.micro_batch])
-                (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]
+            for start in range(0, len(inputs), settings.micro_batch):
+                end = start + settings.micro_batch
+                with replica.accumulating(last=end >= len(inputs)):
+                    with autocast:
+                        loss = replica.nats(inputs[start:end], targets[start:end])
+                    (loss / num_targets).backward()  # type: ignore[no-untyped-call]
                 nats += loss.detach()
-            norm = torch.nn.utils.clip_grad_norm_(decoder.parameters(), settings.clip)
+            norm = replica.clip(settings.clip)
             if data.train.begins_stage(state.step):
                 learner.guard.restart()
-            skip, noted = learner.guard.refuses(nats / targets.numel(), norm)
+            skip, noted = learner.guard.refuses(ranks.sum(nats) / num_targets, norm)
             updates.step(skip)
             updates.zero_grad()
             state.draws.update(source for source, _ in data.train.slots(state.step))
@@ -179,36 +183,39 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> i
             state.recent.append(noted)
             last = state.step == job.num_steps
             decayed = state.step in job.decay_ends  # the last step is one of them
-            code = None if last else stop.code
+            code = None if last else ranks.agreed(stop.code)
             save = state.step % settings.save_every == 0 or decayed or code is not None
             due = state.step == 1 or state.step % settings.log_every == 0 or last
             # Waits for a GPU, so that the clock is right.
             seen = guard.read(state.recent, state.step - len(state.recent) + 1) if due or save else []
-            log.stop_clock(targets.numel())
+            log.stop_clock(num_targets)
             rolled_back = False
             if due:
                 _record(job, state, log, seen, rate)
-                rolled_back = _roll_back(job, state, learner, log)
+                rolled_back = _roll_back(job, state, learner, log, ranks)
             if state.step % settings.eval_every == 0 or decayed:
                 validate()
             if data.tasks and (decayed or (settings.tasks_every and state.step % settings.tasks_every == 0)):
                 measure_tasks()
             if rolled_back or decayed or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
-                _save(job, state, learner, log)
+                _save(job, state, learner, log, ranks)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code
     return DONE
 
 
-def _begin(job: Job) -> Learner:
-    """Return weights as the seed draws them, with nothing learnt."""
+def _drawn(job: Job) -> model.Decoder:
+    """Return the weights as the seed draws them."""
     decoder = model.Decoder(job.settings, job.vocab_size)
     decoder.initialize(job.config.seed)
-    decoder.to(job.device)
+    return decoder.to(job.device)
+
+
+def _guard(job: Job) -> Guard:
     # In the order of the input, neighbouring batches are of one kind and the next may be of another: no step stands for the next.
     sigma = None if job.data.train.plan.order == "input" else job.settings.skip_sigma
-    return Learner(decoder, Optimizer(decoder, job.settings), Guard(job.settings, job.device, sigma=sigma))
+    return Guard(job.settings, job.device, sigma=sigma)
 
 
 def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Seen], rate: float) -> None:
@@ -225,7 +232,7 @@ def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Se
     state.recent.clear()
 
 
-def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> bool:
+def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, ranks: Ranks) -> bool:
     """Go back to the last checkpoint before a burst of skipped steps, if there is one; return whether.
 
     Weights, optimizer and guard are those of then; data and learning rate go on behind the newest step, so that what was drawn
@@ -245,10 +252,14 @@ def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog) ->
             f"step {state.step}: {found}, {tried}. Training stopped; the last checkpoint is from before. Lower `lr`, raise "
             "`warmup_tokens`, or look at the documents that metrics.jsonl names."
         )
-    saved = checkpoint.load_newest(job.config.output / "checkpoints", warn=metrics.say, before=recent[0])
+    saved = checkpoint.resume(job.config.output / "checkpoints", ranks, warn=metrics.say, before=recent[0])
     if saved is None:
-        fresh = _begin(job).tensors()
-        fresh["optimizer"] = {name: torch.zeros_like(tensor) for name, tensor in learner.tensors()["optimizer"].items()}
+        moments = learner.optimizer.state_tensors()
+        fresh = {
+            "model": _drawn(job).state_dict(),
+            "optimizer": {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in moments.items()},
+            "guard": _guard(job).tensors(),
+        }
     learner.restore(fresh if saved is None else saved.tensors)
     learner.guard.restart()  # were it the data that changed for good, the old window would refuse it for ever
     good = 0 if saved is None else saved.step
@@ -273,8 +284,9 @@ def _lost_at_the_end(state: State) -> int:
     return state.step - step
 
 
-def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> None:
-    bad = [name for name, parameter in learner.decoder.named_parameters() if not parameter.isfinite().all()]
+def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, ranks: Ranks) -> None:
+    tensors = gathered(learner.tensors(), ranks)
+    bad = ranks.told([name for name, weight in tensors["model"].items() if not weight.isfinite().all()])
     if bad:
         raise TrainError(
             f"step {state.step}: {bad[0]} holds values that are not finite; this step is not saved. Lower `lr`."
@@ -287,20 +299,21 @@ def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog) -> None
         "skipped": state.skipped,
         "jumped": state.jumped,
     }
-    checkpoint.save(
-        job.config.output / "checkpoints",
-        state.step,
-        tensors=learner.tensors(),
-        state=progress | job.record(),
-        keep_last=job.settings.keep_last,
-        keep=job.decay_ends,
-        keep_before=min(_recently_skipped(job, state), default=None),
-    )
+    if ranks.first:
+        checkpoint.save(
+            job.config.output / "checkpoints",
+            state.step,
+            tensors=tensors,
+            state=progress | job.record(),
+            keep_last=job.settings.keep_last,
+            keep=job.decay_ends,
+            keep_before=min(_recently_skipped(job, state), default=None),
+        )
 
 
 def _restore(saved: checkpoint.Checkpoint, learner: Learner) -> State:
     learner.restore(saved.tensors)
-    device = learner.decoder.embedding.weight.device
+    device = learner.replica.decoder.embedding.weight.device
     recent = [torch.tensor(noted, dtype=torch.float64, device=device) for noted in saved.state["recent"]]
     draws, jumped = Counter(saved.state["draws"]), [(first, last) for first, last in saved.state["jumped"]]
     return State(saved.step, draws, recent, list(saved.state["skipped"]), jumped)

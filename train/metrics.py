@@ -30,7 +30,14 @@ class RunLog:
     """
 
     def __init__(
-        self, folder: Path, *, num_steps: int, metrics_bytes: int, flops_per_token: int, device: torch.device
+        self,
+        folder: Path,
+        *,
+        num_steps: int,
+        metrics_bytes: int,
+        flops_per_token: int,
+        device: torch.device,
+        num_devices: int = 1,
     ) -> None:
         """Open the files.
 
@@ -40,6 +47,7 @@ class RunLog:
             metrics_bytes: Length of metrics.jsonl at the checkpoint that the run resumes from; 0 at the start.
             flops_per_token: For the model FLOPs utilisation.
             device: Where the run computes.
+            num_devices: How many of them share the work.
         """
         path = folder / "metrics.jsonl"
         self._metrics = path.open("ab")
@@ -53,7 +61,8 @@ class RunLog:
         self._num_steps = num_steps
         self._flops_per_token = flops_per_token
         self._device = device
-        self._peak = peak_flops(device)
+        peak = peak_flops(device)
+        self._peak = None if peak is None else peak * num_devices
         self._seconds = 0.0  # spent in training since the last line
         self._tokens = 0  # trained on since the last line
         self._started: float | None = None
@@ -192,8 +201,9 @@ def duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line for the reader."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line for the reader; of the processes that torchrun starts, the first speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
 
 
 def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from train.config import Settings
+from train.distributed import part
 
 ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")
 MUON_STATE = ("momentum",)
@@ -80,7 +81,11 @@ class Optimizer:
         """
         for name, parameter in self._model.named_parameters():
             keys = MUON_STATE if name in self._by_muon else ADAMW_STATE
-            self._owner(name).state[parameter] = {key: tensors[f"{name}.{key}"].to(parameter.device) for key in keys}
+            found = {key: tensors[f"{name}.{key}"] for key in keys}
+            self._owner(name).state[parameter] = {
+                key: part(value, parameter) if value.dim() else value.to(parameter.device)
+                for key, value in found.items()
+            }
 
     def _owner(self, name: str) -> torch.optim.Optimizer:
         return self._muon if self._muon and name in self._by_muon else self._adamw

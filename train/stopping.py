@@ -59,7 +59,8 @@ class StopRequest:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder: two trainers in one folder would cut each other's log. The lock goes with the process."""
+    """Make and hold the folder: two trainers in one would cut each other's log. The lock goes with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -251,19 +251,6 @@ def test_a_validation_split_shorter_than_a_window_is_skipped_and_said(make_folde
     assert set(summary["validation_skipped"]) == {"books", "web"}
 
 
-@pytest.mark.parametrize("world_size", ["2", "4"])
-def test_several_processes_are_refused(make_folder, monkeypatch, world_size):
-    # train-006: a checkpoint holds no data position per rank, so there is nothing to divide among another number of ranks.
-    folder = make_folder(steps=12)
-    config = folder.config("a", max_minutes=0)
-    assert train(config) == 85
-    monkeypatch.setenv("WORLD_SIZE", world_size)
-    with pytest.raises(ConfigError, match=f"WORLD_SIZE is {world_size}"):
-        train(config)
-    state = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail).state
-    assert "world_size" not in json.dumps(dict(state))
-
-
 def test_two_trainers_in_one_folder_are_refused(make_folder):
     config = make_folder(steps=12).config("a")
     with stopping.locked(config.parent), pytest.raises(TrainError, match="another trainer works here"):

@@ -1,0 +1,198 @@
+"""Several ranks against one: the processes are forks of this one, so that torch is not loaded again for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from train import checkpoint, loop, metrics
+from train.config import ConfigError, load
+from train.data import TrainingData
+from train.distributed import Ranks, joined, kind
+from train.model import IGNORED
+
+
+def together(config, size, inside=lambda rank: None):
+    """Train as `size` ranks; return how each ended (negative: the signal that killed it) and what rank 0 said.
+
+    Args:
+        config: The config file.
+        size: Processes to start.
+        inside: Called in each with its rank before it trains.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = config.parent / "said.txt"
+    children = []
+    for rank in range(size):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        code = 70
+        try:
+            os.environ |= {
+                "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }  # fmt: skip
+            sys.stderr = (said if rank == 0 else Path(os.devnull)).open("w")
+            inside(rank)
+            code = loop.run(load(config))
+        except Exception as error:
+            code = getattr(error, "exit_code", 70)
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(code)  # never back into pytest
+    deadline, codes = time.monotonic() + 120, [None] * size
+    while None in codes:
+        for rank, child in enumerate(children):
+            if codes[rank] is None and (ended := os.waitpid(child, os.WNOHANG))[0]:
+                codes[rank] = os.waitstatus_to_exitcode(ended[1])
+            elif time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.02)
+    return codes, said.read_text()
+
+
+def noting(path, *, signals=None):
+    """Return what makes rank 0 note the documents of each batch, and sends (rank, step): signal to a rank in its step."""
+
+    def inside(rank):
+        real = TrainingData.batch
+
+        def batch(data, step):
+            if (rank, step) in (signals or {}):
+                os.kill(os.getpid(), signals[rank, step])
+            if rank == 0:
+                found = [
+                    data.sources[source].document_ids[data.sources[source].document_at(window * data.plan.window)]
+                    for source, window in data.slots(step)
+                ]
+                with path.open("a") as file:
+                    file.write(json.dumps([step, found]) + "\n")
+            return real(data, step)
+
+        TrainingData.batch = batch
+
+    return inside
+
+
+def notes(path):
+    return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def assert_same_losses(config, other):
+    for one, two in zip(*(metrics.read(c.parent / "metrics.jsonl") for c in (config, other)), strict=True):
+        assert [line["step"] for line in one] == [line["step"] for line in two]
+        for here, there in zip(one, two, strict=True):
+            if "loss" in here:
+                assert here["loss"] == pytest.approx(there["loss"], abs=1e-6)
+                assert here["grad_norm"] == pytest.approx(there["grad_norm"], abs=5e-6)
+            else:
+                for source, scores in here["validation"].items():
+                    assert scores["loss"] == pytest.approx(there["validation"][source]["loss"], abs=1e-6)
+
+
+# Five sequences a step: two ranks cannot share them evenly. Two layers, an own head, norms of queries and keys.
+SHAPE = {"batch_windows": 5, "layers": 2, "tied": False, "qk_norm": True, "eval_every": 4, "save_every": 100}
+
+
+def test_two_ranks_train_as_one_and_take_turns_with_one(make_folder, tmp_path):
+    folder = make_folder(steps=10, batch=5)
+    one = folder.config("one", **SHAPE)
+    documents = tmp_path / "one.notes"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "batch", TrainingData.batch)
+        noting(documents)(0)
+        assert loop.run(load(one)) == 0
+    assert len(notes(documents)) == 10
+
+    # FSDP, with accumulation; SIGTERM to one of two ranks in the fourth step stops both, one step later.
+    seen, parts = tmp_path / "seen.notes", folder.config("parts", **SHAPE, parallel="fsdp", micro_batch=2)
+    codes, _ = together(parts, 2, noting(seen, signals={(1, 3): signal.SIGTERM}))
+    assert codes == [85, 85]
+    resolved = json.loads((parts.parent / "resolved.json").read_text())
+    assert (resolved["ranks"], resolved["parallel"]) == (2, "fsdp")
+    # One process goes on and leaves after a step, two with DDP finish.
+    folder.config("parts", **SHAPE, max_minutes=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "batch", TrainingData.batch)
+        noting(seen)(0)
+        assert loop.run(load(parts)) == 85
+    folder.config("parts", **SHAPE, parallel="ddp", micro_batch=1)
+    codes, said = together(parts, 2, noting(seen))
+    assert codes == [0, 0]
+    assert "resuming from step_00000006" in said
+    assert notes(seen) == notes(documents)  # no batch twice, none left out
+    assert_same_losses(one, parts)
+    first, last = (json.loads((c.parent / "summary.json").read_text()) for c in (one, parts))
+    assert set(first) == set(last)
+    assert first["sources"] == last["sources"]
+    saved = checkpoint.load(parts.parent / "checkpoints" / "step_00000010")
+    assert "ranks" not in json.dumps(dict(saved.state))
+    for group, tensors in checkpoint.load(one.parent / "checkpoints" / "step_00000010").tensors.items():
+        for name, tensor in tensors.items():
+            assert saved.tensors[group][name].shape == tensor.shape
+
+
+def test_a_rank_that_dies_ends_the_others_and_the_run_goes_on(make_folder):
+    folder = make_folder(steps=6)
+    straight, config = folder.config("straight"), folder.config("a", save_every=2, keep_last=3)
+    assert loop.run(load(straight)) == 0
+    codes, said = together(config, 2, noting(config.parent / "notes", signals={(1, 4): signal.SIGKILL}))
+    assert codes == [1, -signal.SIGKILL]
+    assert "rank 0 of 2: another rank ended, or did not answer within 0:30:00" in said
+    newest = config.parent / "checkpoints" / "step_00000004" / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    codes, said = together(config, 2)
+    assert codes == [0, 0]
+    assert "resuming from step_00000002" in said  # on both: else their collectives would not meet
+    assert_same_losses(straight, config)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_batch_is_shared_in_equal_parts(size):
+    inputs, targets = torch.arange(20).view(5, 4), torch.arange(1, 21).view(5, 4)
+    shares = [Ranks(rank, size).rows(inputs, targets) for rank in range(size)]
+    assert {len(rows) for share in shares for rows in share} == {{1: 5, 2: 3, 3: 2, 7: 1}[size]}
+    together = [torch.cat(parts) for parts in zip(*shares, strict=True)]
+    counted = (together[1] != IGNORED).all(dim=1)
+    assert torch.equal(together[0][counted], inputs)
+    assert torch.equal(together[1][counted], targets)
+    assert (together[1][~counted] == IGNORED).all()
+
+
+def test_a_model_is_divided_where_it_must_be():
+    cpu, few = torch.device("cpu"), 1000
+    assert kind("fsdp", Ranks(), parameters=few, device=cpu) == "single"
+    assert kind("auto", Ranks(0, 2), parameters=few, device=cpu) == "ddp"
+    assert kind("fsdp", Ranks(0, 2), parameters=few, device=cpu) == "fsdp"
+
+
+@pytest.mark.parametrize(("parameters", "expected"), [(2_000_000_000, "ddp"), (2_000_000_001, "fsdp")])
+def test_what_a_gpu_has_room_for(monkeypatch, parameters, expected):
+    class Properties:
+        total_memory = 80_000_000_000
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
+    assert kind("auto", Ranks(0, 8), parameters=parameters, device=torch.device("cuda")) == expected  # 16 bytes each
+
+
+def test_half_of_torchruns_environment_is_refused(make_folder, monkeypatch):
+    config = load(make_folder(steps=4).config("a"))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "1")
+    with (
+        pytest.raises(ConfigError, match="WORLD_SIZE is 4, but LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not set"),
+        joined(config),
+    ):
+        pass
