@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import signal
 
 import numpy as np
 import pyarrow as pa
@@ -145,6 +147,8 @@ def test_a_run_of_preferences_begins_at_ln_2_and_learns_to_prefer(make):
     assert summary["validation"] == {"held_out": held_out}
     reference = pq.read_table(path.parent / "reference.parquet")
     assert sorted(reference["row"].to_pylist()) == list(range(1, 21))
+    assert tune(make("dpo", "short", steps=1), "dpo") == 0  # one batch of four; the rest is not looked at
+    assert pq.read_table(path.parent.parent / "short" / "reference.parquet").num_rows == 4 + summary["held_out"]
 
 
 @pytest.mark.parametrize("kind", ["sft", "dpo"])
@@ -157,6 +161,35 @@ def test_a_run_that_was_stopped_after_every_step_gives_the_same_bytes(make, kind
     codes += [tune(stopped, kind) for _ in range(6)]
     assert codes == [85] * 6 + [0]
     assert written(straight) == written(stopped)
+
+
+def test_a_signal_saves_and_asks_to_be_started_again(make, monkeypatch):
+    straight, stopped = make("sft", "straight", steps=5), make("sft", "stopped", steps=5)
+    assert tune(straight, "sft") == 0
+    real, calls = tuning_loop.Sft.of_part, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:  # the second step's first part of two
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning_loop.Sft, "of_part", interrupted)
+        assert tune(stopped, "sft") == 85
+    assert [path.name for path in (stopped.parent / "checkpoints").iterdir()] == ["step_00000002"]
+    assert tune(stopped, "sft") == 0
+    assert written(straight) == written(stopped)
+
+
+def test_whatever_the_start_was_trained_with_tuning_is_adamw_on_its_own_schedule(make, trained, tmp_path):
+    start = checkpoint.find(trained / "train" / "0", warn=pytest.fail)
+    identity = start.state["identity"] | {"optimizer": "muon", "schedule": "wsd-s", "decay_points": [0.5], "lr": 9.0}
+    state = {name: value for name, value in start.state.items() if name != "step"} | {"identity": identity}
+    checkpoint.save(tmp_path / "muon" / "checkpoints", 6, tensors=start.tensors, state=state, keep_last=1)
+    paths = [make("sft", "plain", steps=3), make("sft", "other", start=tmp_path / "muon", steps=3)]
+    assert [tune(path, "sft") for path in paths] == [0, 0]
+    assert written(paths[0]) == written(paths[1])
 
 
 def test_a_lost_reference_and_a_damaged_checkpoint_leave_no_trace(make, capsys):
@@ -177,6 +210,16 @@ def test_micro_batches_change_nothing_but_rounding(make):
         assert tune(whole, kind) == tune(split, kind) == 0
         for one, other in zip(lines(whole)[0], lines(split)[0], strict=True):
             assert one["loss"] == pytest.approx(other["loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_bfloat16_is_near(make, kind):
+    exact, rounded = make(kind, "exact", steps=2), make(kind, "rounded", steps=2, precision="bfloat16")
+    assert tune(exact, kind) == tune(rounded, kind) == 0
+    for one, other in zip(lines(exact)[0], lines(rounded)[0], strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=0.03)
+    assert lines(exact)[0] != lines(rounded)[0]
+    assert (lines(rounded)[0][0]["loss"] == math.log(2)) == (kind == "dpo")
 
 
 def test_preferences_start_from_what_was_tuned_and_gold_answers_are_measured(make, tmp_path):

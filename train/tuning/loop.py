@@ -145,11 +145,11 @@ def _objective(job: Job, scorer: Scorer) -> Objective:
         return Sft()
     path = job.config.output / "reference.parquet"
     made_of = {"data": dict(job.digests), "template": tuning.template, "context": job.settings.context,
-               "precision": job.precision, "device": job.device.type}  # fmt: skip
+               "precision": job.precision, "device": job.device.type, "steps": job.num_steps}  # fmt: skip
     reference = dpo.read_reference(path, made_of)
     if reference is None:
-        first_epoch = [job.batches.at(step) for step in range(job.batches.steps_per_epoch)]
-        passes = [part for batch in first_epoch for part in parts(batch, job.settings.micro_batch)]
+        seen = range(min(job.batches.steps_per_epoch, job.num_steps))  # the first epoch, or as much of it as is run
+        passes = [part for step in seen for part in parts(job.batches.at(step), job.settings.micro_batch)]
         passes += parts(job.held_out, job.settings.eval_batch)
         metrics.say(f"reference: log-probabilities of {sum(map(len, passes))} pairs")
         reference = dpo.reference_log_probs(scorer, passes)
