@@ -285,6 +285,14 @@ def test_a_validation_file_is_apart_from_the_share(make, tmp_path):
         tune(make("sft", "one", rows=[{"prompt": "p", "response": "r"}] * 3, changes={"validation": 0.5}), "sft")
 
 
+def test_files_of_one_name_are_told_apart(make, tmp_path):
+    other = [{"prompt": "q", "chosen": "no", "rejected": "yes" * 5}]
+    (tmp_path / "rows.jsonl").write_text(json.dumps(other[0]))
+    path = make("dpo", changes={"validation": "../rows.jsonl"}, steps=1)
+    assert tune(path, "dpo") == 0
+    assert lines(path)[1][0]["validation"]["held_out"]["loss"] == lines(path)[0][0]["loss"] == math.log(2)
+
+
 def test_skipped_rows_are_written_down(make, capsys):
     rows = [*ROWS["sft"], {"prompt": "p", "response": ""}, {"prompt": "p" * 40, "response": "r"}]
     path = make("sft", rows=rows, steps=2)
@@ -365,11 +373,11 @@ def test_settings_out_of_range_are_refused(make, capsys, overrides, message):
 
 def test_what_does_not_fit_together_is_refused(make, trained, tmp_path, monkeypatch, capsys):
     code, said = problem(capsys, "sft", str(make("sft", changes={"tokenizer": "absent"})))
-    assert (code, "Name the folder of the tokenizer" in said) == (2, True)
+    assert (code, "absent: cannot be read" in said) == (1, True)
     other = write_tokenizer(tmp_path / "other")
     other.write_text(other.read_text().replace("<|end|>", "<|over|>"))
     code, said = problem(capsys, "sft", str(make("sft", changes={"tokenizer": str(other)})))
-    assert (code, "Name the tokenizer that the model was trained with" in said) == (2, True)
+    assert (code, "is not the tokenizer of" in said) == (1, True)
     code, said = problem(capsys, "sft", str(make("sft", start=tmp_path / "absent")))
     assert (code, "holds no checkpoint" in said) == (1, True)
     code, said = problem(capsys, "dpo", str(make("dpo", rows=ROWS["sft"])))
@@ -379,10 +387,11 @@ def test_what_does_not_fit_together_is_refused(make, trained, tmp_path, monkeypa
     assert (code, "tuning runs in one process" in said) == (2, True)
 
 
-def test_the_tokenizer_is_that_of_the_run_folder(make, trained):
-    for start in (trained / "train" / "0", trained / "train" / "0" / "checkpoints" / "step_00000006"):
-        found = TuningConfig.load(make("sft", start=start, changes={"tokenizer": None}), SftSettings)
-        assert found.tokenizer.resolve() == (trained / "tokenizer").resolve()
+def test_the_tokenizer_is_found_above_the_checkpoint(make, trained):
+    starts = (trained / "train" / "0", trained / "train" / "0" / "checkpoints" / "step_00000006")
+    paths = [make("sft", f"{n}", start=start, changes={"tokenizer": None}, steps=1) for n, start in enumerate(starts)]
+    assert [tune(path, "sft") for path in paths] == [0, 0]
+    assert written(paths[0]) == written(paths[1])
 
 
 def test_help_shows_every_setting_and_needs_no_torch(capsys):

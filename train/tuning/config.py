@@ -136,7 +136,7 @@ class TuningConfig:
     Attributes:
         path: The config file.
         checkpoint: Where to start: the folder of a checkpoint, or of a run, whose newest good one is taken.
-        tokenizer: Its folder or file.
+        tokenizer: Its folder or file; None: the one in a folder above the checkpoint.
         data: Files of examples, by what the config calls them.
         validation: A file of examples, the share of `data` to set aside, or None.
         answers, tasks: Files of gold answers and of items of tasks to measure, as in pretraining, or None.
@@ -148,7 +148,7 @@ class TuningConfig:
 
     path: Path
     checkpoint: Path
-    tokenizer: Path
+    tokenizer: Path | None
     data: Mapping[str, Path]
     validation: Path | float | None
     answers: Path | None
@@ -188,12 +188,10 @@ class TuningConfig:
         if problems:
             raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
         folder = path.parent
-        checkpoint = folder / raw["checkpoint"]
-        run = checkpoint.parent.parent if checkpoint.resolve().parent.name == "checkpoints" else checkpoint
         return cls(
             path=path,
-            checkpoint=checkpoint,
-            tokenizer=folder / raw["tokenizer"] if "tokenizer" in raw else run / ".." / ".." / "tokenizer",
+            checkpoint=folder / raw["checkpoint"],
+            tokenizer=folder / raw["tokenizer"] if "tokenizer" in raw else None,
             data=types.MappingProxyType({name: folder / name for name in raw["data"]}),
             validation=folder / validation if isinstance(validation, str) else validation,
             answers=folder / raw["answers"] if "answers" in raw else None,

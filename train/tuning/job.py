@@ -14,12 +14,12 @@ import torch
 
 from curate.tokens.answers import Answer
 from curate.tokens.tasks import TaskItem
-from curate.tokens.tokenizer import Tokenizer, load_tokenizer, read_card, tokenizer_file
-from train import answers, checkpoint, metrics
-from train.config import ConfigError, Settings, TrainError, settings_of
+from train import answers, metrics
+from train.config import Settings, TrainError
 from train.data import read_gold, read_items
 from train.job import choose_device, choose_precision, read_json
 from train.schedule import learning_rate
+from train.trained import Trained, open_trained
 from train.tuning.batches import Batches
 from train.tuning.config import FREE_SETTINGS, TuningConfig
 from train.tuning.examples import Example, Examples, read_examples
@@ -32,8 +32,7 @@ class Job:
     Attributes:
         config: The config file.
         settings: The start's, with what the config says of how to tune.
-        start: The checkpoint that tuning starts from.
-        tokenizer: Of the start.
+        start: The model that tuning starts from.
         batches: Examples in the order of training.
         held_out: Examples to measure the loss on, by length; may be none.
         found: What the files hold: those of `data`, then that of `validation` if it is one.
@@ -45,8 +44,7 @@ class Job:
 
     config: TuningConfig
     settings: Settings
-    start: checkpoint.Checkpoint
-    tokenizer: Tokenizer
+    start: Trained
     batches: Batches
     held_out: Sequence[Example]
     found: tuple[Examples, ...]
@@ -61,7 +59,7 @@ class Job:
     @property
     def vocab_size(self) -> int:
         """Return the rows of the embedding."""
-        return int(self.start.state["identity"]["padded_vocab_size"])
+        return int(self.start.identity["padded_vocab_size"])
 
     def identity(self) -> dict[str, Any]:
         """Return what shapes the result besides the data. It holds all that tells a checkpoint's shape, as in pretraining."""
@@ -69,7 +67,7 @@ class Job:
         settings = {
             name: value for name, value in (asdict(self.settings) | asdict(tuning)).items() if name not in FREE_SETTINGS
         }
-        before = self.start.state["identity"]
+        before = self.start.identity
         resolved = {
             "preset": before["preset"],
             "tuning": tuning.name,
@@ -107,20 +105,19 @@ class Job:
 
 
 def settle(config: TuningConfig) -> Job:
-    """Read start, tokenizer and examples, and resolve every `auto`.
+    """Read start and examples, and resolve every `auto`.
 
     Raises:
         TrainError: If they do not fit together.
         curate.errors.InputError: If a file cannot be read; names the row.
     """
     tuning = config.settings
-    start = checkpoint.find(config.checkpoint, warn=metrics.say)
-    trained = settings_of(start.state["identity"])
-    alike = {one.name for one in dataclasses.fields(tuning)} & {one.name for one in dataclasses.fields(trained)}
+    start = open_trained(config.checkpoint, config.tokenizer, warn=metrics.say)
+    tokenizer = start.tokenizer
+    alike = {one.name for one in dataclasses.fields(tuning)} & {one.name for one in dataclasses.fields(Settings)}
     settings = dataclasses.replace(
-        trained, optimizer="adamw", decay_points=None, **{name: getattr(tuning, name) for name in alike}
+        start.settings, optimizer="adamw", decay_points=None, **{name: getattr(tuning, name) for name in alike}
     )
-    tokenizer = _tokenizer(config, start)
 
     def read(files: Mapping[str, Path]) -> Examples:
         return read_examples(
@@ -132,7 +129,7 @@ def settle(config: TuningConfig) -> Job:
     found = [read(files)]
     examples, held_out = found[0].examples, []
     if isinstance(config.validation, Path):
-        apart = {config.validation.name: config.validation}
+        apart = {f"{config.validation.name} (validation)": config.validation}
         found.append(read(apart))
         held_out = list(found[1].examples)
         files |= apart
@@ -149,13 +146,13 @@ def settle(config: TuningConfig) -> Job:
     known = tokenizer.vocab_size, settings.context
     gold = () if config.answers is None else read_gold(config.answers, *known)
     items = () if config.tasks is None else read_items(config.tasks, *known)
-    files |= {path.name: path for path in (config.answers, config.tasks) if path is not None}
+    for name, path in (("answers", config.answers), ("tasks", config.tasks)):
+        files |= {f"{path.name} ({name})": path} if path else {}
     device = choose_device(config.path, settings.device)
     return Job(
         config=config,
         settings=settings,
         start=start,
-        tokenizer=tokenizer,
         batches=batches,
         held_out=sorted(held_out, key=lambda example: example.num_inputs),
         found=tuple(found),
@@ -181,7 +178,7 @@ def summary(job: Job) -> dict[str, Any]:
     return {
         "completed": True,
         "tuning": job.config.settings.name,
-        "preset": job.start.state["identity"]["preset"],
+        "preset": job.start.identity["preset"],
         "seed": job.config.seed,
         "start_step": job.start.step,
         "parameters": job.settings.parameters(job.vocab_size),
@@ -207,24 +204,6 @@ def summary(job: Job) -> dict[str, Any]:
 def _answers(job: Job) -> dict[str, Any]:
     records = read_json(job.config.output / "answers.json")
     return answers.summary(job.answers, [record["bits_per_byte"] for record in records])
-
-
-def _tokenizer(config: TuningConfig, start: checkpoint.Checkpoint) -> Tokenizer:
-    if not config.tokenizer.exists():
-        raise ConfigError(
-            f"{config.path}: tokenizer: {config.tokenizer} is not there. Name the folder of the tokenizer."
-        )
-    file = tokenizer_file(config.tokenizer)
-    card = read_card(file)  # says which marks the documents were encoded with
-    tokenizer = load_tokenizer(file, eos=card.get("eos"), bos=card.get("bos") or False)
-    identity = start.state["identity"]
-    for what, found in (("tokenizer_sha256", tokenizer.sha256), ("eos_id", tokenizer.eos_id)):
-        if found != identity[what]:
-            raise ConfigError(
-                f"{config.path}: tokenizer: {what} of {file} is {found}, that of {start.path} is {identity[what]}. Name the "
-                "tokenizer that the model was trained with."
-            )
-    return tokenizer
 
 
 def _digest(path: Path) -> str:

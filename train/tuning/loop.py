@@ -81,11 +81,11 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     decoder = model.Decoder(settings, job.vocab_size)
-    decoder.load_state_dict(job.start.tensors["model"])
+    decoder.load_state_dict(job.start.weights)
     decoder.to(device)
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
     # Not compiled: rows are as long as the longest of their micro-batch, and every length would be compiled anew.
-    scorer = Scorer(decoder, decoder.head_weight, job.tokenizer.eos_id, autocast)
+    scorer = Scorer(decoder, decoder.head_weight, job.start.tokenizer.eos_id, autocast)
     objective = _objective(job, scorer)  # while the weights are the start's
     updates = Optimizer(decoder, settings)
     state = State()
