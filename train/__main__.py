@@ -29,11 +29,15 @@ questions with several answers: accuracy, centred on chance, and bits per byte o
 
 It goes on from the newest checkpoint in the output, bit for bit on the CPU; a finished run is left as it is.
 
+A validation document is scored by itself, so its nats do not depend on the others. `macro_bits_per_byte` is the mean over
+sources of the mean over their domains; a domain of fewer than 5 documents or 1% of the bytes is part of `other`.
+
 Written to the output:
   resolved.json   every setting, with `auto` resolved      metrics.jsonl   losses; the same for every run of this config
   checkpoints/    weights, optimizer, state; verified      timings.jsonl   speed and memory
   summary.json    final figures, written last              answers.json    each gold answer, at the end
   task_items.parquet  each item of the tasks, at the end
+  validation.parquet  each validation document at the end: source, id, domain, language, tokens, bytes, nats
 
 Exit codes: 0 done; 1 failed; 2 the config is wrong; 85 saved after SIGTERM, SIGUSR1 or max_minutes: start again to go on;
 130 Ctrl-C, saved.

@@ -65,7 +65,7 @@ class Settings:
         batch_tokens: Target tokens of one step. The batch is the nearest whole number of windows, at least one.
         batch_windows: Windows of one step; null: from `batch_tokens` and the mixture's window.
         micro_batch: Sequences of one forward pass. Changes memory and speed; the result only by rounding.
-        eval_batch: Sequences of one forward pass in evaluation.
+        eval_batch: Sequences of one forward pass in evaluation, if they are as long as the context; shorter ones are more.
         log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
         tasks_every: In steps: how often tasks are measured; null: after the last step alone.
         keep_last: Checkpoints kept.

@@ -84,33 +84,22 @@ class TrainingData:
 class ValidationData:
     """The validation split of one source, every token a target exactly once.
 
-    Inputs are the same tokens one place later, behind an EOS: a document in training follows the EOS of another, so the
-    first one is no exception here. Windows are fixed, do not overlap, and start without context of the window before.
+    A document stands by itself, behind an EOS as in training, but not behind another document. One that is longer than the
+    context is cut into windows from its own start, each behind the last token of the one before. So its code length does not
+    depend on the documents around it, and can be compared between runs whose validation sets share it.
     """
 
     source: TokenSource
     context: int
 
-    def batches(self, batch_size: int, *, ignored: int, whole: bool) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield inputs and targets, each of shape (at most batch_size, context).
-
-        Args:
-            batch_size: Sequences of a batch.
-            ignored: Target that fills the last window behind the last token.
-            whole: Whether the last batch is filled up with ignored sequences, so that all have one shape.
-        """
-        total, eos = self.source.num_tokens, self.source.eos_id
-        per_batch = batch_size * self.context
-        for start in range(0, total, per_batch):
-            stop = min(total, start + per_batch)
-            stream = self.source.tokens(max(0, start - 1), stop)
-            if start == 0:
-                stream = np.concatenate((np.array([eos], dtype=np.int64), stream))
-            sequences = batch_size if whole else -(-(stop - start) // self.context)
-            inputs = np.full(sequences * self.context, eos, dtype=np.int64)
-            targets = np.full(sequences * self.context, ignored, dtype=np.int64)
-            inputs[: stop - start], targets[: stop - start] = stream[:-1], stream[1:]
-            yield inputs.reshape(sequences, self.context), targets.reshape(sequences, self.context)
+    def windows(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Yield document, the token before (none at its start) and tokens of each window: at most the context, EOS included."""
+        start = 0
+        for document, end in enumerate(self.source.document_ends.tolist()):
+            tokens = self.source.tokens(start, end)
+            for first in range(0, len(tokens), self.context):
+                yield document, tokens[max(0, first - 1) : first], tokens[first : first + self.context]
+            start = end
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train import answers, checkpoint, metrics, model
+from train import answers, checkpoint, evaluate, metrics, model
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
 from train.schedule import decay_ends, learning_rate, warmup_steps
@@ -175,6 +175,7 @@ def summary(job: Job) -> dict[str, Any]:
         "last_loss": training[-1]["loss"],
         "validation": validation[-1]["validation"] if validation else {},
         "validation_skipped": dict(job.data.skipped),
+        **evaluate.summary(output / "validation.parquet", job.data.validation),
         **({"answers": _answers(job)} if job.data.answers else {}),
         **(metrics.last_tasks(output / "metrics.jsonl") if job.data.tasks else {}),
         "sources": {name: {"windows": draws[name], "epochs": epochs[name]} for name in draws},

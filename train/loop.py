@@ -12,10 +12,9 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, guard, metrics, model, scoring, tasks
+from train import answers, checkpoint, evaluate, guard, metrics, model, scoring, tasks
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, gathered, joined, kind
-from train.evaluate import evaluate
 from train.guard import Guard
 from train.job import Job, read_json, refuse_change, settle, summary
 from train.optimizer import Optimizer
@@ -131,15 +130,12 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
 
     @replica.evaluating()
     def validate() -> None:
-        scores = {
-            name: evaluate(
-                replica.objective, decoder.head_weight, part, batch_size=settings.eval_batch, whole_batches=job.compiled,
-                autocast=autocast,
-            )
-            for name, part in data.validation.items()
-        }  # fmt: skip
-        if scores:
-            log.validation(step=state.step, scores=scores)
+        found = {name: evaluate.document_nats(part, score) for name, part in data.validation.items()}
+        if found:
+            scores = {name: evaluate.source_score(data.validation[name].source, nats) for name, nats in found.items()}
+            log.validation(step=state.step, scores=scores, further=evaluate.line(data.validation, found))
+            if state.step == job.num_steps:
+                evaluate.write(job.config.output / "validation.parquet", data.validation, found)
         if data.answers:
             nats = answers.answer_nats(data.answers, score)
             bits = answers.bits_per_byte(data.answers, nats)

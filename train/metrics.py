@@ -125,9 +125,16 @@ class RunLog:
             f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  {why}: back to the weights of step {to}, on behind step {step}"
         )
 
-    def validation(self, *, step: int, scores: Mapping[str, DataclassInstance]) -> None:
-        """Record the scores of all validation sets; each can say itself in words."""
-        _write(self._metrics, {"step": step, "validation": {name: asdict(score) for name, score in scores.items()}})
+    def validation(
+        self,
+        *,
+        step: int,
+        scores: Mapping[str, DataclassInstance],
+        further: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Record the scores of all validation sets, each of which can say itself in words, and further keys of the line."""
+        validation = {name: asdict(score) for name, score in scores.items()}
+        _write(self._metrics, {"step": step, "validation": validation, **further})
         parts = (f"{name} {score}" for name, score in scores.items())
         say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  validation: " + ", ".join(parts))
 

@@ -47,14 +47,14 @@ class Scored:
 def batches(
     rows: Sequence[Row], *, batch_size: int, context: int, eos_id: int, whole: bool
 ) -> Iterator[tuple[list[int], IntArray, IntArray]]:
-    """Yield places of rows, their inputs, and targets: each of shape (at most batch_size, at most context).
+    """Yield places of rows, their inputs, and targets: each of shape (B, at most context).
 
     A prompt follows an EOS, as documents in training do. Of a longer one the end is seen: all that the context has room for
     beside the continuation. Only continuations are targets. Rows of like length stand together, the longest first.
 
     Args:
         rows: The continuation of none is longer than the context.
-        batch_size: Rows of a batch.
+        batch_size: Rows of a batch that are as long as the context; of shorter ones there are as many as have its tokens.
         context: Tokens of the longest row.
         eos_id: Before each prompt, and behind the shorter rows of a batch.
         whole: Whether batches have few shapes (a compiled model is compiled again for each): rows without a target fill
@@ -62,12 +62,16 @@ def batches(
     """
     sizes = [min(context, row.prompt.size + row.continuation.size) for row in rows]
     order = sorted(range(len(rows)), key=lambda place: (-sizes[place], place))
-    for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        width = sizes[places[0]]
-        if whole:
-            width = min(context, max(SHORTEST, 1 << (width - 1).bit_length()))
-        shape = (batch_size if whole else len(places), width)
+    widths = [min(context, max(SHORTEST, 1 << (size - 1).bit_length())) if whole else size for size in sizes]
+    start = 0
+    while start < len(order):
+        width = widths[order[start]]
+        most = batch_size * context // width
+        places = order[start : start + most]
+        if whole:  # a narrower row waits for a batch of its own width
+            places = [place for place in places if widths[place] == width]
+        start += len(places)
+        shape = (most if whole else len(places), width)
         inputs, targets = np.full(shape, eos_id, np.int64), np.full(shape, IGNORED, np.int64)
         for number, place in enumerate(places):
             row, size = rows[place], sizes[place]
@@ -89,7 +93,17 @@ def score(
     whole_batches: bool,
     autocast: torch.autocast,
 ) -> list[Scored]:
-    """Return what a model makes of each row; arguments as for `batches` and `train.evaluate.evaluate`.
+    """Return what a model makes of each row.
+
+    Args:
+        hidden_of: Tokens (B, T) to hidden states (B, T, C).
+        head_weight: The output matrix, shape (V, C).
+        rows: What is scored.
+        batch_size: As for `batches`.
+        context: As for `batches`.
+        eos_id: As for `batches`.
+        whole_batches: `whole` of `batches`.
+        autocast: The precision of the run.
 
     Raises:
         TrainError: If a code length is not finite.

@@ -170,28 +170,27 @@ def validation(tmp_path, parts, context):
     return ValidationData(TokenSource.open(tmp_path / "web", "validation"), context)
 
 
-def test_validation_covers_each_token_once_by_hand(tmp_path):
-    data = validation(tmp_path, [np.array([10, 11, 12]), np.array([13, 14])], 4)  # 10 11 12 E 13 14 E
-    ((inputs, targets),) = data.batches(2, ignored=IGNORED, whole=False)
-    assert inputs.tolist() == [[EOS, 10, 11, 12], [EOS, 13, 14, EOS]]
-    assert targets.tolist() == [[10, 11, 12, EOS], [13, 14, EOS, IGNORED]]
+def test_validation_windows_by_hand(tmp_path):
+    data = validation(tmp_path, [np.array([10, 11, 12]), np.array([], dtype=int), np.array([13, 14, 15, 16, 17])], 4)
+    found = [(document, before.tolist(), tokens.tolist()) for document, before, tokens in data.windows()]
+    assert found == [(0, [], [10, 11, 12, EOS]), (1, [], [EOS]), (2, [], [13, 14, 15, 16]), (2, [16], [17, EOS])]
 
 
-@pytest.mark.parametrize("length", [6, 7, 8, 9, 15, 16, 17, 40])
-@pytest.mark.parametrize("batch", [1, 2, 3])
-@pytest.mark.parametrize("whole", [True, False])
-def test_validation_covers_each_token_once(tmp_path, length, batch, whole):
-    data = validation(tmp_path, [np.arange(3, 3 + length)], 4)
-    seen = []
-    for inputs, targets in data.batches(batch, ignored=IGNORED, whole=whole):
-        assert inputs.shape == targets.shape
-        assert inputs.shape[0] == batch if whole else inputs.shape[0] <= batch
-        counted = targets != IGNORED
-        stream = [EOS, *range(3, 3 + length)]
-        for token, target in zip(inputs[counted].tolist(), targets[counted].tolist(), strict=True):
-            assert stream[len(seen)] == token
-            seen.append(target)
-    assert seen == [*range(3, 3 + length), EOS]
+@pytest.mark.parametrize("length", [0, 3, 4, 6, 7, 8, 9, 40])
+def test_validation_covers_each_token_once(tmp_path, length):
+    data = validation(tmp_path, [np.arange(3, 3 + length), np.arange(3, 8)], 4)
+    stream = [EOS, *range(3, 3 + length), EOS, *range(3, 8), EOS]
+    seen, owners = [], []
+    for document, before, tokens in data.windows():
+        assert 1 <= tokens.size <= 4
+        if before.size:
+            assert before.tolist() == [stream[len(seen)]]
+        else:
+            assert stream[len(seen)] == EOS
+        seen += tokens.tolist()
+        owners += [document] * tokens.size
+    assert seen == stream[1:]
+    assert owners == [0] * (length + 1) + [1] * 6
 
 
 @pytest.mark.parametrize(("length", "kept"), [(62, False), (63, True)])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from token_folder import documents, write_mixture, write_source
@@ -11,13 +12,15 @@ from train import checkpoint, loop, metrics, stopping
 from train.config import ConfigError, TrainError, load
 from train.data import TrainingData
 
+RECORDS = ("metrics.jsonl", "summary.json", "validation.parquet")
+
 
 def train(config):
     return loop.run(load(config))
 
 
 def files(config):
-    return {name: (config.parent / name).read_bytes() for name in ("metrics.jsonl", "summary.json")}
+    return {name: (config.parent / name).read_bytes() for name in RECORDS}
 
 
 def weights(config, step):
@@ -45,6 +48,13 @@ def test_a_run_writes_what_the_contract_says(make_folder):
     assert summary["parameters"] == 64 * 16 + 768 + 1536 + 48
     assert (summary["first_loss"], summary["last_loss"]) == (training[0]["loss"], training[-1]["loss"])
     assert summary["validation"] == validation[-1]["validation"]
+    assert summary["macro_bits_per_byte"] == validation[-1]["macro_bits_per_byte"]
+    assert [set(line["domains"]) for line in validation] == [{"books", "web"}] * 4
+    records = pq.read_table(config.parent / "validation.parquet").group_by("source")
+    for one in records.aggregate([(name, "sum") for name in ("tokens", "bytes", "nats")]).to_pylist():
+        assert (one["tokens_sum"], one["bytes_sum"]) == (4 * 26, 4 * 75)
+        loss = summary["validation"][one["source"]]["loss"]
+        assert one["nats_sum"] / one["tokens_sum"] == pytest.approx(loss, rel=1e-12)
     assert (summary["precision"], summary["device"], summary["compile"]) == ("float32", "cpu", False)
     assert sum(source["windows"] for source in summary["sources"].values()) == 100
     resolved = json.loads((config.parent / "resolved.json").read_text())["identity"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.tokens.shard import ShardInfo, ShardWriter, write_manifest
+from curate.tokens.shard import NO_LABELS, Labels, ShardInfo, ShardWriter, write_manifest
 
 VOCAB, EOS, CONTEXT = 60, 2, 8
 TINY: Mapping[str, Any] = {
@@ -41,13 +41,15 @@ def write_source(
     vocab_size: int = VOCAB,
     eos_id: int = EOS,
     tokenizer: str = "0" * 64,
+    labels: Sequence[Labels] = (),
 ) -> None:
-    """Write both splits and the manifest; a document of n tokens has 3 n bytes."""
+    """Write both splits and the manifest; a document of n tokens has 3 n bytes. `labels` are those for validation."""
     shards: list[ShardInfo] = []
     for split, parts in (("train", train), ("validation", validation)):
         with ShardWriter(folder, split, dtype="uint16", eos_id=eos_id, vocab_size=vocab_size) as writer:
             for number, tokens in enumerate(parts):
-                writer.add(f"{folder.name}-{split}-{number}", 3 * len(tokens), tokens)
+                known = labels[number] if labels and split == "validation" else NO_LABELS
+                writer.add(f"{folder.name}-{split}-{number}", 3 * len(tokens), tokens, known)
             shards += writer.close()
     write_manifest(
         folder, dtype="uint16", vocab_size=vocab_size, eos_id=eos_id, tokenizer_sha256=tokenizer, shards=shards
