@@ -60,6 +60,9 @@ class Settings:
         beta1, beta2, adam_eps: AdamW's constants.
         momentum: Muon's constant.
         clip: Largest L2 norm of the gradient.
+        z_loss: Coefficient of the mean log^2 Z (Chowdhery et al. 2022, arXiv:2204.02311, section 5; 1e-4 there); the
+            reported loss is without it.
+        document_mask: Whether a token attends to its own document only.
         max_tokens: Train on the first so many tokens of the mixture, rounded down to whole batches; null: on all of it. The
             schedule ends there.
         batch_tokens: Target tokens of one step. The batch is the nearest whole number of windows, at least one.
@@ -108,6 +111,8 @@ class Settings:
     adam_eps: float = 1e-8
     momentum: float = 0.95  # Jordan et al. 2024, Muon
     clip: float = 1.0
+    z_loss: float = 0.0
+    document_mask: bool = False
     max_tokens: int | None = None
     batch_windows: int | None = None
     micro_batch: int = 16
@@ -134,7 +139,7 @@ class Settings:
             _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
-        for name in ("weight_decay", "warmup_tokens", "max_rollbacks"):
+        for name in ("weight_decay", "warmup_tokens", "max_rollbacks", "z_loss"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
         for name in ("min_lr_ratio", "decay_fraction"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import os
 import signal
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 
 from train import model
 from train.config import ConfigError, RunConfig, TrainError
+from train.loss import IGNORED, summed_loss
 
 T = TypeVar("T")
 Kind = Literal["single", "ddp", "fsdp"]
@@ -85,7 +87,7 @@ class Ranks:
         missing = (0, 0, 0, share - len(inputs[mine]))
         return (
             nn.functional.pad(inputs[mine], missing),
-            nn.functional.pad(targets[mine], missing, value=model.IGNORED),
+            nn.functional.pad(targets[mine], missing, value=IGNORED),
         )
 
     def sum(self, value: Tensor) -> Tensor:
@@ -114,14 +116,15 @@ class Ranks:
 class Objective(nn.Module):
     """Decoder and loss in one module: FSDP gathers the head's weights only while its outermost module runs."""
 
-    def __init__(self, decoder: model.Decoder) -> None:
+    def __init__(self, decoder: model.Decoder, *, compiled: bool, z_loss: float) -> None:
         super().__init__()
         self.decoder = decoder
+        self._loss = functools.partial(summed_loss, z_loss=z_loss, compiled=compiled)
 
-    def forward(self, inputs: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Return the summed nats of `targets`, or without them the hidden states; both of shape (B, T)."""
+    def forward(self, inputs: Tensor, targets: Tensor | None = None) -> Any:
+        """Return `summed_loss` of `targets`, or without them the hidden states; both of shape (B, T)."""
         hidden = self.decoder(inputs)  # (B, T, C)
-        return hidden if targets is None else model.summed_nats(hidden, self.decoder.head_weight, targets)
+        return hidden if targets is None else self._loss(hidden, self.decoder.head_weight, targets)
 
 
 class Replica:
@@ -133,10 +136,10 @@ class Replica:
         kind: How it is spread.
     """
 
-    def __init__(self, decoder: model.Decoder, kind: Kind, *, compiled: bool) -> None:
+    def __init__(self, decoder: model.Decoder, kind: Kind, *, compiled: bool, z_loss: float = 0.0) -> None:
         """Spread the decoder, whose weights are the same on all ranks, over them."""
         self.decoder = decoder
-        self.objective = Objective(decoder)
+        self.objective = Objective(decoder, compiled=compiled, z_loss=z_loss)
         self.kind = kind
         if compiled:  # with several ranks by blocks: a gradient is on its way as soon as its block is done
             for module in (decoder,) if kind == "single" else decoder.blocks:
@@ -158,8 +161,8 @@ class Replica:
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
 
-    def nats(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the summed nats of targets, shape (B, T) as inputs."""
+    def loss(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is minimised, and the nats in it, both summed over targets, shape (B, T) as inputs."""
         return self._training(inputs, targets)  # type: ignore[no-any-return]
 
     @contextlib.contextmanager

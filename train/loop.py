@@ -105,7 +105,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    replica = Replica(_drawn(job), spread, compiled=job.compiled)
+    replica = Replica(_drawn(job), spread, compiled=job.compiled, z_loss=settings.z_loss)
     decoder, updates = replica.decoder, Optimizer(replica.decoder, settings)
     learner = Learner(replica, updates, _guard(job))
     state = State()
@@ -165,9 +165,9 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
                 end = start + settings.micro_batch
                 with replica.accumulating(last=end >= len(inputs)):
                     with autocast:
-                        loss = replica.nats(inputs[start:end], targets[start:end])
-                    (loss / num_targets).backward()  # type: ignore[no-untyped-call]
-                nats += loss.detach()
+                        objective, part_nats = replica.loss(inputs[start:end], targets[start:end])
+                    (objective / num_targets).backward()  # type: ignore[no-untyped-call]
+                nats += part_nats
             norm = replica.clip(settings.clip)
             if data.train.begins_stage(state.step):
                 learner.guard.restart()
@@ -203,7 +203,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
 
 def _drawn(job: Job) -> model.Decoder:
     """Return the weights as the seed draws them."""
-    decoder = model.Decoder(job.settings, job.vocab_size)
+    eos_id = job.data.eos_id if job.settings.document_mask else None
+    decoder = model.Decoder(job.settings, job.vocab_size, eos_id=eos_id)
     decoder.initialize(job.config.seed)
     return decoder.to(job.device)
 

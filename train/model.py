@@ -9,16 +9,18 @@ heads, D head width, V vocabulary.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from train import kernels
 from train.config import Settings
 
-IGNORED = -100  # a target that is not counted
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
 INITIAL_STD = 0.02  # GPT-2's; residual projections are divided by sqrt(2 * layers) (Radford et al. 2019)
 
 
@@ -42,8 +44,79 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         cosine: Shape (T, D / 2).
         sine: Shape (T, D / 2).
     """
+    if kernels.apply_here(x):
+        return kernels.rotate(x, cosine, sine)
     first, second = x.chunk(2, dim=-1)  # halves, not neighbours: the layout of Llama checkpoints in transformers
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).to(x.dtype)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Root mean square normalisation (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`, shape (..., C), with mean square 1 along its last axis, times the gains."""
+        if kernels.apply_here(x, self.weight):
+            assert self.eps is not None
+            return kernels.rms_norm(x, self.weight, self.eps)
+        return super().forward(x)
+
+
+def document_mask(tokens: Tensor, eos_id: int) -> Tensor | BlockMask:
+    """Return which tokens a token may attend to: itself and those before it in its own document.
+
+    An EOS as an input is where the first token of the next document is predicted, so it is that document's first; as a target
+    it still ends its own. So nothing of a document's loss depends on another, and a document alone behind an EOS, as it is
+    scored and sampled, is what it was in training. Positions go on through a row: rotary scores know distances only.
+
+    On CUDA under torch.compile it is a block mask for flex_attention, which skips blocks of other documents. `varlen_attn`
+    would want the documents' lengths, whose number differs from batch to batch: a graph break and a wait for the GPU in
+    each step; and it knows no float32. Everywhere else a dense mask: flex_attention has no backward pass on the CPU, and
+    without torch.compile it holds all scores.
+
+    Args:
+        tokens: Shape (B, T).
+        eos_id: Between documents.
+
+    Returns:
+        A block mask, or booleans of shape (B, 1, T, T).
+    """
+    documents = (tokens == eos_id).cumsum(1)  # (B, T): number of its document in the row
+    if tokens.is_cuda and torch.compiler.is_compiling():
+        return block_mask(documents)
+    same = documents[:, None, :, None] == documents[:, None, None, :]
+    return same.tril()
+
+
+def block_mask(documents: Tensor) -> BlockMask:
+    """Return flex_attention's causal mask within documents; `documents` has shape (B, T)."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        del head
+        return (query >= key) & (documents[batch, query] == documents[batch, key])
+
+    rows, length = documents.shape
+    return create_block_mask(visible, rows, None, length, length, device=str(documents.device))
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | BlockMask | None) -> Tensor:
+    """Return the values' means by causal attention, shape (B, H, T, D) as `query`; H is a multiple of K.
+
+    Args:
+        query: Shape (B, H, T, D).
+        key: Shape (B, K, T, D).
+        value: Shape (B, K, T, D).
+        mask: From `document_mask`; None: every token before is seen.
+    """
+    grouped = key.shape[1] != query.shape[1]
+    if mask is None:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+    if isinstance(mask, Tensor):
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
+    from torch.nn.attention.flex_attention import flex_attention
+
+    mixed: Any = flex_attention(query, key, value, block_mask=mask, enable_gqa=grouped)
+    return mixed  # type: ignore[no-any-return]
 
 
 class Attention(nn.Module):
@@ -56,10 +129,10 @@ class Attention(nn.Module):
         self.out = nn.Linear(settings.dim, settings.dim, bias=False)
         self.qk_norm = settings.qk_norm
         if settings.qk_norm:
-            self.query_norm = nn.RMSNorm(self.head_dim, eps=settings.norm_eps)
-            self.key_norm = nn.RMSNorm(self.head_dim, eps=settings.norm_eps)
+            self.query_norm = RMSNorm(self.head_dim, eps=settings.norm_eps)
+            self.key_norm = RMSNorm(self.head_dim, eps=settings.norm_eps)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | BlockMask | None = None) -> Tensor:
         """Return what each token gathers from itself and those before it, shape (B, T, C) as `x`."""
         batch, length, width = x.shape  # (B, T, C)
         heads = self.qkv(x).view(batch, length, self.heads + 2 * self.kv_heads, self.head_dim).transpose(1, 2)
@@ -69,9 +142,7 @@ class Attention(nn.Module):
             query = self.query_norm(query.float()).to(value.dtype)
             key = self.key_norm(key.float()).to(value.dtype)
         query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
-        mixed = functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True, enable_gqa=self.kv_heads != self.heads
-        )  # (B, H, T, D)
+        mixed = attend(query, key, value, mask)  # (B, H, T, D)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))  # type: ignore[no-any-return]
 
 
@@ -85,6 +156,8 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the transformed tokens, shape (B, T, C) as `x`."""
+        if kernels.apply_here(x, self.gate_up.weight):
+            return self.down(kernels.swiglu(x, self.gate_up.weight))  # type: ignore[no-any-return]
         gate, up = self.gate_up(x).chunk(2, dim=-1)
         return self.down(functional.silu(gate) * up)  # type: ignore[no-any-return]
 
@@ -94,34 +167,36 @@ class Block(nn.Module):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(settings.dim, eps=settings.norm_eps)
+        self.attention_norm = RMSNorm(settings.dim, eps=settings.norm_eps)
         self.attention = Attention(settings)
-        self.mlp_norm = nn.RMSNorm(settings.dim, eps=settings.norm_eps)
+        self.mlp_norm = RMSNorm(settings.dim, eps=settings.norm_eps)
         self.mlp = MLP(settings)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | BlockMask | None = None) -> Tensor:
         """Return the residual stream after this block, shape (B, T, C) as `x`."""
-        x = x + self.attention(self.attention_norm(x), cosine, sine)
+        x = x + self.attention(self.attention_norm(x), cosine, sine, mask)
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
-    """A decoder-only language model. `forward` gives hidden states: the head is applied by `summed_nats`, in chunks."""
+    """A decoder-only language model. `forward` gives hidden states: the head is applied by `train.loss`, in chunks."""
 
     cosine: Tensor
     sine: Tensor
 
-    def __init__(self, settings: Settings, vocab_size: int) -> None:
+    def __init__(self, settings: Settings, vocab_size: int, *, eos_id: int | None = None) -> None:
         """Build the model with uninitialised weights; `initialize` draws them.
 
         Args:
             settings: The shape.
             vocab_size: Rows of the embedding, already padded.
+            eos_id: If given, no token attends beyond the EOS that its document follows (`document_mask`).
         """
         super().__init__()
+        self.eos_id = eos_id
         self.embedding = nn.Embedding(vocab_size, settings.dim)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layers))
-        self.norm = nn.RMSNorm(settings.dim, eps=settings.norm_eps)
+        self.norm = RMSNorm(settings.dim, eps=settings.norm_eps)
         self.head = None if settings.tied else nn.Linear(settings.dim, vocab_size, bias=False)
         cosine, sine = rotary_tables(settings.context, settings.head_dim, settings.rope_base)
         self.register_buffer("cosine", cosine, persistent=False)
@@ -131,8 +206,9 @@ class Decoder(nn.Module):
         """Return hidden states, shape (B, T, C), of tokens, shape (B, T), T at most the context."""
         x = self.embedding(tokens)
         cosine, sine = self.cosine[: tokens.shape[1]], self.sine[: tokens.shape[1]]
+        mask = None if self.eos_id is None else document_mask(tokens, self.eos_id)
         for block in self.blocks:
-            x = block(x, cosine, sine)
+            x = block(x, cosine, sine, mask)
         return self.norm(x)  # type: ignore[no-any-return]
 
     @property
@@ -167,58 +243,3 @@ def flops_per_token(settings: Settings, vocab_size: int) -> int:
     attention = settings.dim * settings.head_dim * (2 * settings.heads + 2 * settings.kv_heads)
     weights = settings.layers * (attention + 3 * settings.dim * settings.ffn_dim) + vocab_size * settings.dim
     return 6 * weights + 6 * settings.layers * settings.context * settings.dim
-
-
-class _SummedNats(torch.autograd.Function):
-    """Head and cross-entropy over chunks of rows: logits of the whole batch never lie in memory at once.
-
-    The gradient is made in the forward pass, while the chunk's probabilities are at hand.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, chunk: int) -> Tensor:
-        device = hidden.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        needs_grad = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        nats = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        grad_hidden = torch.empty_like(hidden) if needs_grad else None
-        grad_weight = torch.zeros_like(weight) if needs_grad else None
-        with torch.autocast(device, enabled=False):
-            matrix = weight.to(dtype)
-            for start in range(0, hidden.shape[0], chunk):
-                rows = hidden[start : start + chunk].to(dtype)  # (R, C)
-                wanted = targets[start : start + chunk]  # (R,)
-                counted = wanted != IGNORED
-                columns = wanted.masked_fill(~counted, 0)[:, None]
-                log_probs = torch.log_softmax((rows @ matrix.t()).float(), dim=-1)  # (R, V)
-                picked = log_probs.gather(1, columns)[:, 0]
-                nats -= picked.masked_fill(~counted, 0.0).sum(dtype=torch.float64)
-                if grad_hidden is None or grad_weight is None:
-                    continue
-                grad = log_probs.exp_()  # d nats / d logits = probabilities - one-hot
-                grad.scatter_add_(1, columns, torch.full_like(picked, -1.0)[:, None])
-                grad.masked_fill_(~counted[:, None], 0.0)
-                grad = grad.to(dtype)
-                grad_hidden[start : start + chunk] = grad @ matrix
-                grad_weight += grad.t() @ rows
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        return nats
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad, grad_weight * grad, None, None
-
-
-def summed_nats(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int = 4096) -> Tensor:
-    """Return the code length of the targets in nats: the summed cross-entropy, a float64 scalar.
-
-    Args:
-        hidden: What the decoder gives, shape (B, T, C).
-        weight: The output matrix, shape (V, C).
-        targets: Shape (B, T); `IGNORED` is not counted.
-        chunk: Rows whose logits are held at once; bounds memory at chunk * V floats.
-    """
-    result: Tensor = _SummedNats.apply(hidden.flatten(0, 1), weight, targets.flatten(), chunk)  # type: ignore[no-untyped-call]
-    return result

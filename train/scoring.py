@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from train.config import TrainError
-from train.model import IGNORED
+from train.loss import IGNORED
 
 IntArray = npt.NDArray[np.int64]
 SHORTEST = 128  # tokens of the narrowest batch where shapes must be few

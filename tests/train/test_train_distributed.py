@@ -17,7 +17,7 @@ from train import checkpoint, loop, metrics
 from train.config import ConfigError, load
 from train.data import TrainingData
 from train.distributed import Ranks, joined, kind
-from train.model import IGNORED
+from train.loss import IGNORED
 
 
 def together(config, size, inside=lambda rank: None):

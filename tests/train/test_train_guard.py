@@ -17,6 +17,7 @@ from train import checkpoint, guard, loop
 from train.__main__ import environment
 from train.config import PRESETS, TrainError, load
 from train.data import TrainingData, open_data
+from train.distributed import Replica
 
 ROOT = Path(__file__).parents[2]
 NAN, INF = math.nan, math.inf
@@ -25,22 +26,22 @@ NAN, INF = math.nan, math.inf
 FAULTY = """
 import json, os, signal, sys
 from train import config, data, loop, metrics
+from train.distributed import Replica
 from train.__main__ import main
 
 factors, last = {int(k): float(v) for k, v in json.loads(sys.argv[2]).items()}, int(sys.argv[3])
 now = [0]
-real_batch, real_nats, real_record = data.TrainingData.batch, loop.model.summed_nats, metrics.RunLog.training
+real_batch, real_losses, real_record = data.TrainingData.batch, Replica.loss, metrics.RunLog.training
 def batch(train, step):
     now[0] = step + 1
     return real_batch(train, step)
-def nats(hidden, *others, **named):
-    found = real_nats(hidden, *others, **named)
-    return found * factors.get(now[0], 1.0) if hidden.requires_grad else found
+def losses(*given, **named):
+    return tuple(part * factors.get(now[0], 1.0) for part in real_losses(*given, **named))
 def record(log, **line):
     real_record(log, **line)
     if line["step"] == last:
         os.kill(os.getpid(), signal.SIGKILL)
-data.TrainingData.batch, loop.model.summed_nats, metrics.RunLog.training = batch, nats, record
+data.TrainingData.batch, Replica.loss, metrics.RunLog.training = batch, losses, record
 sys.exit(main(["run", sys.argv[1]]))
 """
 
@@ -159,18 +160,17 @@ def lines(config):
 
 def poison(monkeypatch, factors):
     """Multiply the loss at chosen steps, in this process."""
-    now, real_batch, real_nats = [0], TrainingData.batch, loop.model.summed_nats
+    now, real_batch, real_losses = [0], TrainingData.batch, Replica.loss
 
     def batch(train, step):
         now[0] = step + 1
         return real_batch(train, step)
 
-    def nats(hidden, *others, **named):
-        found = real_nats(hidden, *others, **named)
-        return found * factors.get(now[0], 1.0) if hidden.requires_grad else found
+    def losses(*given, **named):
+        return tuple(part * factors.get(now[0], 1.0) for part in real_losses(*given, **named))
 
     monkeypatch.setattr(TrainingData, "batch", batch)
-    monkeypatch.setattr(loop.model, "summed_nats", nats)
+    monkeypatch.setattr(Replica, "loss", losses)
 
 
 def test_a_bad_step_is_skipped_and_its_documents_are_named(make_folder, monkeypatch):

@@ -64,6 +64,23 @@ def test_a_run_writes_what_the_contract_says(make_folder):
     assert sorted(path.name for path in (config.parent / "checkpoints").iterdir()) == ["step_00000020", "step_00000025"]
 
 
+def test_document_mask_and_z_loss_reach_the_model(make_folder):
+    # Documents of 30 tokens in windows of 8: some rows of a run hold two. z-loss changes the second loss, not the first.
+    folder = make_folder(steps=3)
+    runs = {}
+    for name, changes in {"plain": {}, "masked": {"document_mask": True}, "z": {"z_loss": 0.1}}.items():
+        config = folder.config(name, **changes)
+        assert train(config) == 0
+        runs[name] = metrics.read(config.parent / "metrics.jsonl")
+    losses = {name: [line["loss"] for line in training] for name, (training, _) in runs.items()}
+    assert losses["masked"] != losses["plain"]
+    assert losses["z"][0] == losses["plain"][0]
+    assert losses["z"][1] != losses["plain"][1]
+    before = {name: validation[0]["validation"]["books"] for name, (_, validation) in runs.items()}
+    assert before["z"] == before["plain"]
+    assert before["masked"]["loss"] == pytest.approx(before["plain"]["loss"], abs=1e-6)  # documents are scored alone
+
+
 def test_two_runs_give_the_same_bytes(make_folder):
     folder = make_folder(steps=12)
     first, second, other = folder.config("a"), folder.config("b"), folder.config("c", seed=1)

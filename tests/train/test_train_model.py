@@ -5,18 +5,19 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional
 
 from train.config import PRESETS
+from train.loss import summed_nats
 from train.model import (
-    IGNORED,
     Attention,
     Decoder,
+    attend,
+    block_mask,
+    document_mask,
     flops_per_token,
     padded_vocab_size,
     rotary_tables,
     rotate,
-    summed_nats,
 )
 
 TINY = dataclasses.replace(
@@ -124,37 +125,6 @@ def test_tied_models_have_one_matrix():
     assert "head.weight" not in model.state_dict()
 
 
-def test_equal_logits_cost_the_log_of_the_vocabulary():
-    nats = summed_nats(torch.zeros(2, 3, 4), torch.ones(50, 4), torch.zeros(2, 3, dtype=torch.int64))
-    assert nats.item() == pytest.approx(6 * math.log(50))
-    assert nats.dtype == torch.float64
-
-
-@pytest.mark.parametrize("chunk", [1, 4, 7, 100])
-def test_chunked_loss_and_gradients_are_those_of_cross_entropy(chunk):
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(3, 7, 8, generator=generator, requires_grad=True)
-    weight = torch.randn(11, 8, generator=generator, requires_grad=True)
-    targets = torch.randint(0, 11, (3, 7), generator=generator)
-    targets[0, 2] = targets[2, 6] = IGNORED
-    plain = functional.cross_entropy(
-        (hidden @ weight.t()).flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
-    )
-    expected = torch.autograd.grad(plain * 0.25, (hidden, weight))
-    nats = summed_nats(hidden, weight, targets, chunk=chunk)
-    got = torch.autograd.grad(nats * 0.25, (hidden, weight))
-    assert nats.item() == pytest.approx(plain.item(), rel=1e-6)
-    assert torch.allclose(got[0], expected[0], atol=1e-6)
-    assert torch.allclose(got[1], expected[1], atol=1e-6)
-
-
-def test_chunked_loss_needs_no_gradient():
-    with torch.no_grad():
-        assert not summed_nats(
-            torch.ones(1, 2, 4), torch.ones(5, 4), torch.zeros(1, 2, dtype=torch.int64)
-        ).requires_grad
-
-
 def test_bfloat16_is_close_to_float32():
     model = tiny()
     inputs, targets = tokens(), tokens(seed=4)
@@ -186,6 +156,83 @@ def test_the_decoder_compiles_to_one_graph():
         grads.append((nats.detach(), *(parameter.grad.clone() for parameter in model.parameters())))
     for plain, graph in zip(*grads, strict=True):
         assert torch.allclose(plain, graph, atol=1e-5)
+
+
+# Three documents, each behind an EOS (2); the last is cut by the end of the row.
+EOS = 2
+PARTS = ([EOS, 5, 9, 7], [EOS, 11], [EOS, 30, 31, 5, 9, 40])
+PACKED = torch.tensor([[token for part in PARTS for token in part]])
+
+
+def test_masked_pairs_by_hand():
+    mask = document_mask(
+        torch.tensor([[7, EOS, 5, EOS, EOS]]), EOS
+    )  # the end of a document, one of one token, two empty
+    assert mask.int().tolist() == [
+        [[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]]
+    ]
+
+
+@pytest.mark.parametrize("qk_norm", [True, False])
+def test_packed_documents_are_what_they_are_alone(qk_norm):
+    settings = dataclasses.replace(TINY, qk_norm=qk_norm)
+    masked, plain = Decoder(settings, 64, eos_id=EOS), Decoder(settings, 64)
+    masked.initialize(0)
+    plain.initialize(0)
+    with torch.no_grad():
+        packed = masked.logits(PACKED)[0]
+        alone = torch.cat([plain.logits(torch.tensor([part]))[0] for part in PARTS])
+        unmasked = plain.logits(PACKED)[0]
+    assert torch.allclose(packed, alone, atol=1e-5)
+    assert torch.allclose(packed[:4], unmasked[:4], atol=1e-5)
+    assert not torch.allclose(packed[4:], unmasked[4:], atol=1e-3)
+
+
+def test_no_gradient_crosses_documents():
+    model = Decoder(TINY, 64, eos_id=EOS)
+    model.initialize(0)
+    targets = torch.full_like(PACKED, -100)
+    targets[0, 4:6] = torch.tensor([11, EOS])  # the second document's losses, of its first token and of its end
+    summed_nats(model(PACKED), model.head_weight, targets).backward()
+    seen = {int(token) for token in model.embedding.weight.grad.abs().sum(1).nonzero()}
+    assert seen == {EOS, 11}
+
+
+def test_without_a_mask_attention_is_causal_as_before():
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 4, 6, 8, generator=generator)
+    key, value = torch.randn(2, 2, 2, 6, 8, generator=generator)
+    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    assert torch.equal(attend(query, key, value, None), plain)
+
+
+def test_the_block_mask_is_the_dense_mask():
+    # Its backward pass needs CUDA; what it lets through does not.
+    from torch.nn.attention.flex_attention import create_mask
+
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 12, (3, 40), generator=generator)
+    block = block_mask((tokens == EOS).cumsum(1))
+    dense = create_mask(block.mask_mod, 3, 1, 40, 40, device="cpu")
+    assert torch.equal(dense, document_mask(tokens, EOS))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="flex_attention has a backward pass on CUDA only")
+@pytest.mark.parametrize("length", [128, 200])
+def test_flex_attention_is_attention_under_the_dense_mask(length):
+    settings = dataclasses.replace(TINY, dim=64, heads=4, kv_heads=2, context=length)
+    tokens = torch.randint(0, 40, (3, length), generator=torch.Generator().manual_seed(0)).cuda()
+    results = []
+    for compiled in (False, True):
+        model = Decoder(settings, 64, eos_id=EOS)
+        model.initialize(0)
+        model.cuda()
+        hidden_of = torch.compile(model, fullgraph=True, dynamic=False) if compiled else model
+        nats = summed_nats(hidden_of(tokens), model.head_weight, tokens.roll(-1, 1))
+        nats.backward()
+        results.append((nats.detach(), *(parameter.grad for parameter in model.parameters())))
+    for dense, block in zip(*results, strict=True):
+        assert torch.allclose(dense, block, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("size", "padded"), [(1, 64), (63, 64), (64, 64), (65, 128), (50_257, 50_304)])

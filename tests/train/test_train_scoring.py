@@ -9,7 +9,8 @@ import torch
 
 from train import scoring
 from train.config import PRESETS, TrainError
-from train.model import IGNORED, Decoder
+from train.loss import IGNORED
+from train.model import Decoder
 from train.scoring import Row, Scored
 
 SETTINGS = dataclasses.replace(PRESETS["demo-1m"], layers=1, dim=16, heads=2, kv_heads=1, ffn_dim=24, context=8)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from train.model import IGNORED
+from train.loss import IGNORED
 from train.tuning.batches import parts
 from train.tuning.examples import Example
 from train.tuning.objective import Scorer

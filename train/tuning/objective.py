@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from train.model import IGNORED
+from train.loss import IGNORED
 from train.tuning.batches import fill_up
 from train.tuning.examples import Example, Row
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from train.evaluate import Score, score
-from train.model import summed_nats
+from train.loss import summed_nats
 from train.tuning.batches import parts
 from train.tuning.examples import Example
 from train.tuning.objective import Scorer
