@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import json
 import os
 import platform
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ Trains the model of CONFIG, a JSON file:
 Paths are relative to CONFIG. `tokens` holds a folder of token shards for each source that `mixture` names. `answers`, if there,
 names a Parquet file of prompts and gold answers, whose bits per byte are measured with the validation sets. `tasks` names one of
 questions with several answers: accuracy, centred on chance, and bits per byte of the gold answer, measured at the end.
-`overrides` may hold every setting that `python -m train presets NAME` shows.
+`overrides` may hold every setting that `python -m train presets NAME` shows; `python -m train presets --help` explains them.
 
 It goes on from the newest checkpoint in the output, bit for bit on the CPU; a finished run is left as it is.
 
@@ -41,6 +43,11 @@ Written to the output:
 
 Exit codes: 0 done; 1 failed; 2 the config is wrong; 85 saved after SIGTERM, SIGUSR1 or max_minutes: start again to go on;
 130 Ctrl-C, saved.
+"""
+_RANGE = """\
+Trains the model of CONFIG for N steps while the learning rate grows from --low to --high (Smith 2017, arXiv:1506.01186), and
+names the regimes: too low (the loss does not fall), good, too high (it falls no further, and rises), diverged. Suggests a rate
+and says where that of CONFIG lies. Writes lr_range.json to the output; no checkpoint is read or written.
 """
 _EXPORT = """\
 Writes a trained model as a folder that transformers opens, and with it vLLM, llama.cpp and lm-evaluation-harness:
@@ -67,7 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
     checked = commands.add_parser("check", help="say whether a config is right; trains nothing")
     checked.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a run")
-    presets = commands.add_parser("presets", help="list the presets, or show one with all settings")
+    ranged = commands.add_parser(
+        "lr-range",
+        help="say which learning rates are too low, good and too high",
+        description=_RANGE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    ranged.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a run")
+    ranged.add_argument("--low", type=float, default=1e-6, metavar="RATE", help="first rate (default: 1e-6)")
+    ranged.add_argument("--high", type=float, default=1.0, metavar="RATE", help="last rate (default: 1)")
+    ranged.add_argument("--steps", type=int, default=200, metavar="N", help="steps in between (default: 200)")
+    presets = commands.add_parser(
+        "presets",
+        help="list the presets, or show one with all settings",
+        description=_explained(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     presets.add_argument(
         "name", nargs="?", choices=list(configuration.PRESETS), metavar="NAME", help="the preset to show"
     )
@@ -106,6 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from train.tuning import loop as tuning_loop
 
             return tuning_loop.run(tuning_config)
+        if options.command == "lr-range":
+            range_config = configuration.load(options.config)
+            if arguments is None:
+                _set_environment(range_config.settings.threads)
+            from train import range_check
+
+            range_check.check(range_config, low=options.low, high=options.high, steps=options.steps)
+            return 0
         if options.command == "check":
             configuration.load(options.config)
             return 0
@@ -175,6 +205,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _explained() -> str:
+    _, _, attributes = inspect.cleandoc(configuration.Settings.__doc__ or "").partition("Attributes:\n")
+    return f"Every setting of a preset, which `overrides` of a config may change:\n\n{textwrap.dedent(attributes)}"
 
 
 def _presets(name: str | None) -> str:

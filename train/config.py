@@ -55,11 +55,11 @@ class Settings:
         decay_points: Where the decays of `wsd-s` end besides the run's end, rising: shares of the run (up to 1), or tokens. There
             the run is evaluated and saved, and the checkpoint stays.
         warmup_tokens: Tokens of the linear warm-up; never more than a tenth of the run.
-        weight_decay: Decoupled, on matrices other than embedding and head.
+        weight_decay: Decoupled (times the learning rate), at least 0; on the matrices of the trunk alone.
         optimizer: `adamw`, or `muon`: Muon for the matrices of the trunk and AdamW for the rest, with one learning rate.
-        beta1, beta2, adam_eps: AdamW's constants.
-        momentum: Muon's constant.
-        clip: Largest L2 norm of the gradient.
+        beta1, beta2, adam_eps: AdamW's constants; the first two at least 0 and below 1.
+        momentum: Muon's constant, at least 0 and below 1: the weight of the gradients so far against the new one.
+        clip: Largest L2 norm of the gradient, over all parameters; a longer one is shortened to it.
         z_loss: Coefficient of the mean log^2 Z (Chowdhery et al. 2022, arXiv:2204.02311, section 5; 1e-4 there); the
             reported loss is without it.
         document_mask: Whether a token attends to its own document only.

@@ -108,6 +108,14 @@ def settle(config: RunConfig) -> Job:
     )
 
 
+def fix_arithmetic(threads: int, device: torch.device) -> None:
+    """Make sums come out the same every time: threads as the settings say, and on the CPU no kernel that may vary."""
+    torch.set_num_threads(threads)
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
 def choose_device(config: Path, wanted: str) -> torch.device:
     """Return the device that a config's setting means here."""
     cuda = torch.cuda.is_available()

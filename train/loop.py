@@ -16,7 +16,7 @@ from train import answers, checkpoint, evaluate, guard, metrics, model, scoring,
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, gathered, joined, kind
 from train.guard import Guard
-from train.job import Job, read_json, refuse_change, settle, summary
+from train.job import Job, fix_arithmetic, read_json, refuse_change, settle, summary
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 
@@ -101,11 +101,8 @@ def run(config: RunConfig) -> int:
 def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, ranks: Ranks, spread: Kind) -> int:
     """Train from `saved`, or from the start, to the end or until `stop`; return the exit code."""
     settings, device, data = job.settings, job.device, job.data
-    torch.set_num_threads(settings.threads)
-    if device.type == "cpu":
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    replica = Replica(_drawn(job), spread, compiled=job.compiled, z_loss=settings.z_loss)
+    fix_arithmetic(settings.threads, device)
+    replica = Replica(drawn(job), spread, compiled=job.compiled, z_loss=settings.z_loss)
     decoder, updates = replica.decoder, Optimizer(replica.decoder, settings)
     learner = Learner(replica, updates, _guard(job))
     state = State()
@@ -201,7 +198,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
     return DONE
 
 
-def _drawn(job: Job) -> model.Decoder:
+def drawn(job: Job) -> model.Decoder:
     """Return the weights as the seed draws them."""
     eos_id = job.data.eos_id if job.settings.document_mask else None
     decoder = model.Decoder(job.settings, job.vocab_size, eos_id=eos_id)
@@ -253,7 +250,7 @@ def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, ra
     if saved is None:
         moments = learner.optimizer.state_tensors()
         fresh = {
-            "model": _drawn(job).state_dict(),
+            "model": drawn(job).state_dict(),
             "optimizer": {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in moments.items()},
             "guard": _guard(job).tensors(),
         }

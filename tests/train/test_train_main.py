@@ -14,7 +14,7 @@ import pytest
 
 from train import checkpoint, loop, metrics
 from train.__main__ import environment, main
-from train.config import PRESETS, load
+from train.config import PRESETS, Settings, load
 from train.data import open_data
 
 ROOT = Path(__file__).parents[2]
@@ -213,6 +213,15 @@ def test_presets_are_listed(capsys):
     assert "738,432" in listed
     assert main(["presets", "15m"]) == 0
     assert json.loads(capsys.readouterr().out)["dim"] == 384
+
+
+def test_every_setting_is_explained(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["presets", "--help"])
+    assert end.value.code == 0
+    _, _, text = capsys.readouterr().out.partition("may change:")
+    starts = [line.partition(":")[0].split(", ") for line in text.splitlines() if line[:1].isalpha()]
+    assert {name for names in starts for name in names} >= set(Settings.__dataclass_fields__)
 
 
 def test_help_teaches_and_loads_nothing_heavy():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from train import answers, checkpoint, metrics, model, scoring, tasks
 from train.config import ConfigError, TrainError
-from train.job import read_json, refuse_change
+from train.job import fix_arithmetic, read_json, refuse_change
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 from train.tuning import dpo
@@ -76,10 +76,7 @@ def run(config: TuningConfig) -> int:
 def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> int:
     """Tune from `saved`, or from the start, to the end or until `stop`; return the exit code."""
     settings, device = job.settings, job.device
-    torch.set_num_threads(settings.threads)
-    if device.type == "cpu":
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    fix_arithmetic(settings.threads, device)
     decoder = model.Decoder(settings, job.vocab_size)
     decoder.load_state_dict(job.start.weights)
     decoder.to(device)
