@@ -5,6 +5,8 @@ import os
 import hypothesis
 import pytest
 
+import curate.execute.local
+
 # Before numpy is imported: a thread a core in each process makes them wait for one another, at ten times the seconds.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -22,6 +24,10 @@ LONGEST = (  # seconds each, most of them on starting runs and on compiling
     "test_earlier_corpora.py",
     "test_what_if.py",
     "test_audit.py",
+)
+
+curate.execute.local.spare_seconds = (
+    300.0  # hundreds of small runs: their workers' imports would be half of the suite's time
 )
 
 # Hypothesis's deadline of an example is of the clock: other processes decide about it. What speed is asked for has its tests.

@@ -8,11 +8,13 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from curate.cache import Cache
 from curate.errors import InputError, StageError
+from curate.execute import local
 from curate.execute.local import LocalExecutor
 from curate.plan import Task, TaskContext
 
@@ -35,6 +37,11 @@ def executor(cache: Cache) -> Iterator[LocalExecutor]:
 def square(context: TaskContext, key: str, number: int) -> None:
     with context.writing(key) as output:
         output.path("n.json").write_text(json.dumps(number**2))
+
+
+def whoami(context: TaskContext, key: str) -> None:
+    with context.writing(key) as output:
+        output.path("pid.json").write_text(json.dumps(os.getpid()))
 
 
 def work_on_rows(context: TaskContext, key: str, flaw: str) -> None:
@@ -120,12 +127,39 @@ def test_a_task_that_writes_nothing_is_no_success(executor: LocalExecutor) -> No
         executor.run([task(forget)], lambda done: None)
 
 
-def test_workers_end_with_the_executor(cache: Cache) -> None:
+def test_workers_end_with_the_executor(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     import psutil
 
+    monkeypatch.setattr(local, "spare_seconds", 0.0)
     others = set(psutil.Process().children())  # an earlier test may have started Python's own helpers, which stay
     pool = LocalExecutor(cache, workers=2, memory=1 << 20)
     pool.run([task(square, 3)], lambda done: None)
     assert len(set(psutil.Process().children()) - others) == 1
     pool.close()
     assert set(psutil.Process().children()) <= others
+
+
+def test_a_worker_waits_for_the_next_run_of_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And serves it from that run's cache; another environment, or code of the user's, gets a process of its own."""
+    monkeypatch.setattr(local, "spare_seconds", 60.0)
+    monkeypatch.setattr(local, "_spare", [])
+
+    def process_of(name: str, **keywords: Any) -> int:
+        store = Cache(tmp_path / name)
+        store.prepare()
+        with LocalExecutor(store, workers=1, memory=1 << 20, **keywords) as pool:
+            pool.run([task(whoami)], lambda done: None)
+        return int(json.loads(store.entry(KEYS[0]).path("pid.json").read_text()))
+
+    first = process_of("one")
+    assert process_of("two") == first
+    monkeypatch.setenv("SOME_VARIABLE", "1")
+    second = process_of("three")
+    assert second != first
+    (tmp_path / "mine.py").write_text("")
+    assert process_of("four", modules={"mine": str(tmp_path / "mine.py")}) not in (first, second)
+    monkeypatch.setattr(local, "spare_seconds", 0.05)
+    third = process_of("five")
+    time.sleep(1.0)  # it has waited long enough
+    assert process_of("six") != third
+    local._end_spare()

@@ -7,7 +7,10 @@ three attempts.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -25,6 +28,11 @@ from curate.errors import CurateError, StageError
 from curate.plan import Task
 
 _ATTEMPTS = 3
+
+# How long a worker waits for the next run of this process, which then saves its imports (2 to 3 CPU seconds each): worth it where
+# one process makes many runs. 0: workers end with their run.
+spare_seconds = 0.0
+_spare: list[_Worker] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +55,8 @@ class _Worker:
     """One worker process and the connection to it."""
 
     def __init__(self, setup: Mapping[str, Any], temporary: Path) -> None:
+        self.kind = _kind(setup)
         ours, theirs = socket.socketpair()
-        self.marker = temporary / f"marker-{uuid.uuid4().hex[:8]}"
-        self.marker.write_text("")
         environment = dict(os.environ)
         environment.setdefault("OMP_NUM_THREADS", "1")  # one worker, one core: the pool is the parallelism
         environment.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -63,8 +70,38 @@ class _Worker:
         )
         theirs.close()
         self.connection = Connection(ours.detach())
-        self.connection.send({**setup, "marker": str(self.marker)})
         self.task: Task | None = None
+        self.join(setup, temporary)
+
+    @classmethod
+    def of(cls, setup: Mapping[str, Any], temporary: Path) -> _Worker:
+        """Return a worker for a run: one that waits and would be started the same way, or a new one."""
+        kind = _kind(setup)
+        for worker in [one for one in _spare if one.kind == kind]:
+            _spare.remove(worker)
+            try:
+                worker.join(setup, temporary)
+            except OSError:  # it has waited too long
+                worker.stop()
+            else:
+                return worker
+        return cls(setup, temporary)
+
+    def join(self, setup: Mapping[str, Any], temporary: Path) -> None:
+        """Take part in a run."""
+        self.marker = temporary / f"marker-{uuid.uuid4().hex[:8]}"
+        self.marker.write_text("")
+        self.connection.send({**setup, "marker": str(self.marker)})
+
+    def leave(self) -> None:
+        """End with the run, or wait for another one."""
+        if not spare_seconds or self.kind is None:
+            self.stop()
+            return
+        with contextlib.suppress(OSError):
+            self.connection.send(spare_seconds)
+            self.marker.unlink(missing_ok=True)
+            _spare.append(self)
 
     def start(self, task: Task, missing: tuple[str, ...], *, careful: bool) -> None:
         self.task = task
@@ -80,6 +117,20 @@ class _Worker:
                 self.process.kill()
                 self.process.wait()
         self.marker.unlink(missing_ok=True)
+
+
+def _kind(setup: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return what a process is given at its start; None if it loads code of the user's, which may be other code next time."""
+    if setup["modules"]:
+        return None
+    limits = tuple(resource.getrlimit(one) for one in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE))
+    return tuple(os.environ.items()), tuple(setup["path"]), Path.cwd(), limits
+
+
+@atexit.register
+def _end_spare() -> None:
+    while _spare:
+        _spare.pop().stop()
 
 
 class LocalExecutor:
@@ -121,9 +172,11 @@ class LocalExecutor:
         self.close()
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, or let them wait for the next run."""
         while self._idle:
-            self._idle.pop().stop()
+            self._idle.pop().leave()
+        while len(_spare) > self._limit:
+            _spare.pop(0).stop()
 
     def run(self, tasks: Sequence[Task], done: Callable[[TaskDone], None]) -> None:
         """Run the tasks in order of the list, as many at once as there are workers; raise the first failure.
@@ -138,7 +191,7 @@ class LocalExecutor:
         try:
             while waiting or busy:
                 while waiting and len(busy) < self._limit:
-                    worker = self._idle.pop() if self._idle else _Worker(self._setup, self._cache.temporary)
+                    worker = self._idle.pop() if self._idle else _Worker.of(self._setup, self._cache.temporary)
                     task = waiting.popleft()
                     try:
                         worker.start(task, task.missing(self._cache), careful=id(task) in attempts)

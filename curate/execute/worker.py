@@ -46,21 +46,36 @@ def _picklable(error: Exception) -> Exception:
     return error
 
 
-def serve(connection: Connection) -> None:
-    """Run tasks until the connection closes."""
-    setup: dict[str, Any] = connection.recv()
+def _join(setup: dict[str, Any]) -> tuple[Cache, Path]:
+    """Make ready for the tasks of a run; return its cache and the file that names the document at work."""
+    with contextlib.suppress(OSError):  # each run has a peak of its own
+        Path("/proc/self/clear_refs").write_text("5")
     sys.path[:] = setup["path"]
     for name, file in setup["modules"].items():
         from curate.plugin import load_module
 
         load_module(name, Path(file))
-    cache = Cache(Path(setup["cache"]), Path(setup["temporary"]))
-    marker = Path(setup["marker"])
+    return Cache(Path(setup["cache"]), Path(setup["temporary"])), Path(setup["marker"])
+
+
+def serve(connection: Connection) -> None:
+    """Run tasks until the connection closes.
+
+    A mapping tells what run they belong to, a number how many seconds to wait for the next one.
+    """
     while True:
         try:
-            task, missing, careful = connection.recv()
+            message = connection.recv()
+            if isinstance(message, float):
+                if not connection.poll(message):
+                    return
+                continue
         except (EOFError, OSError):
             return
+        if isinstance(message, dict):
+            setup, cache, marker = message, *_join(message)
+            continue
+        task, missing, careful = message
         started = time.perf_counter()
         answer: tuple[Any, ...]
         try:
