@@ -16,15 +16,17 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 from torch import Tensor
 
 from train.config import TrainError
-from train.distributed import Ranks
+from train.distributed import Ranks, Tensors, gathered
 
 STATE = "state.json"
 _NAME = re.compile(r"step_(\d{8,})")
@@ -67,31 +69,35 @@ def save(
     state: Mapping[str, Any],
     keep_last: int,
     keep: Collection[int] = (),
+    keep_every: int | None = None,
     keep_before: int | None = None,
 ) -> Path:
-    """Write a checkpoint and remove all but the newest `keep_last`, the steps `keep`, and the newest before step `keep_before`.
+    """Write a checkpoint, remove those that need not stay, and return its folder.
 
-    A checkpoint of this step that is there already is left as it is: it was verified, or written by this run. Returns its folder.
+    There stay the newest `keep_last`, the steps `keep`, the multiples of `keep_every`, and the newest before step `keep_before`.
+    A checkpoint of this step that is there already is left as it is: it was verified, or written by this run.
+
+    Raises:
+        TrainError: If it cannot be written, say on a full disk. Those before stay as they are.
     """
     target = folder / f"step_{step:08d}"
     if not target.exists():
         temporary = target.with_suffix(".tmp")
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        files = {}
-        for name, group in tensors.items():
-            path = temporary / f"{name}.safetensors"
-            safetensors.torch.save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, path)
-            files[path.name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
-            sync(path)
-        body = {"state": {"step": step, **state}, "files": files}
-        (temporary / STATE).write_text(json.dumps(body | {"sha256": _body_digest(body)}, indent=1), encoding="utf-8")
-        sync(temporary / STATE)
-        sync(temporary)
-        temporary.rename(target)
-        sync(folder)
+        try:
+            temporary.mkdir(parents=True)
+            _write(temporary, tensors, {"step": step, **state})
+            temporary.rename(target)
+            sync(folder)
+        except (OSError, safetensors.SafetensorError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise TrainError(
+                f"{target}: cannot be written ({error}). Free the disk and start again to go on from the checkpoint before."
+            ) from error
     listed = _listed(folder)
     kept = {other for other, _ in listed[-keep_last:]} | set(keep)
+    if keep_every is not None:
+        kept |= {other for other, _ in listed if other % keep_every == 0}
     if keep_before is not None:
         kept |= {max((other for other, _ in listed if other < keep_before), default=step)}
     for _, old in (one for one in listed if one[0] not in kept):
@@ -99,6 +105,19 @@ def save(
         old.rename(doomed)
         shutil.rmtree(doomed)
     return target
+
+
+def _write(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+    files = {}
+    for name, group in tensors.items():
+        path = folder / f"{name}.safetensors"
+        safetensors.torch.save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, path)
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        sync(path)
+    body = {"state": state, "files": files}
+    (folder / STATE).write_text(json.dumps(body | {"sha256": _body_digest(body)}, indent=1), encoding="utf-8")
+    sync(folder / STATE)
+    sync(folder)
 
 
 def load_newest(folder: Path, *, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
@@ -134,6 +153,68 @@ def resume(folder: Path, ranks: Ranks, *, warn: Callable[[str], None], before: i
     saved = load_newest(folder, warn=warn, before=before) if ranks.first else None
     found = ranks.told(None if saved is None else (saved.path, saved.step, saved.state))
     return None if found is None else Checkpoint(*found, ranks.told_tensors({} if saved is None else saved.tensors))
+
+
+class Store:
+    """The checkpoints of a run: rank 0 writes them, all ranks read them. On a GPU training goes on while the disk is busy."""
+
+    def __init__(self, folder: Path, ranks: Ranks, *, beside: bool, warn: Callable[[str], None]) -> None:
+        """Take the folder.
+
+        Args:
+            folder: Where they are.
+            ranks: All of them call each method.
+            beside: Whether `save` returns as soon as the tensors are in the host's memory.
+            warn: Is told of damaged ones.
+        """
+        self._warn = warn
+        self._folder = folder
+        self._ranks = ranks
+        self._pool = ThreadPoolExecutor(1) if beside else None
+        self._unfinished: Future[Path] | None = None
+
+    def save(self, step: int, tensors: Tensors, **rest: Any) -> None:
+        """Write a checkpoint; the arguments are those of the function `save`, the tensors may be parts.
+
+        Raises:
+            TrainError: If a weight is not finite, or this checkpoint or the one before it cannot be written.
+        """
+        whole = gathered(tensors, self._ranks)
+        bad = self._ranks.told([name for name, weight in whole["model"].items() if not weight.isfinite().all()])
+        if bad:
+            raise TrainError(
+                f"step {step}: {bad[0]} holds values that are not finite; this step is not saved. Lower `lr`."
+            )
+        self.wait()
+        if not self._ranks.first:
+            return
+        if self._pool is None:
+            save(self._folder, step, tensors=whole, **rest)
+        else:
+            self._unfinished = self._pool.submit(save, self._folder, step, tensors=whole, **rest)
+
+    def newest(self, *, before: int | None = None) -> Checkpoint | None:
+        """Return what `resume` returns, when all checkpoints are there."""
+        self.wait()
+        return resume(self._folder, self._ranks, warn=self._warn, before=before)
+
+    def wait(self) -> None:
+        """Return when the last checkpoint is there.
+
+        Raises:
+            TrainError: If it cannot be written.
+        """
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None:
+            unfinished.result()
+
+    def close(self) -> None:
+        """Wait for the last checkpoint, and save no more."""
+        try:
+            self.wait()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
 
 
 def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:

@@ -71,7 +71,8 @@ class Settings:
         eval_batch: Sequences of one forward pass in evaluation, if they are as long as the context; shorter ones are more.
         log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
         tasks_every: In steps: how often tasks are measured; null: after the last step alone.
-        keep_last: Checkpoints kept.
+        keep_last: Newest checkpoints kept.
+        keep_every: Every so many steps a checkpoint is saved and kept for good; null: none is.
         skip_sigma: A step whose loss or gradient norm lies more than so many standard deviations above the mean of the last
             `skip_window` steps is left out; null: only steps that are not finite are.
         skip_window: In steps.
@@ -122,6 +123,7 @@ class Settings:
     save_every: int = 500
     tasks_every: int | None = None
     keep_last: int = 2
+    keep_every: int | None = None
     skip_sigma: float | None = 6.0  # OLMo-core's SkipStepOptimizer: six sigma over 128 steps
     skip_window: int = 128
     max_skips: int = 10
@@ -145,7 +147,7 @@ class Settings:
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("beta1", "beta2", "momentum"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        for name in ("max_tokens", "batch_windows", "tasks_every"):
+        for name in ("max_tokens", "batch_windows", "tasks_every", "keep_every"):
             _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
         _require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
@@ -184,7 +186,9 @@ class Settings:
 
 # Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch, parallel:
 # but for the rounding of sums).
-FREE_SETTINGS = frozenset({"max_minutes", "save_every", "keep_last", "max_skips", "micro_batch", "parallel"})
+FREE_SETTINGS = frozenset(
+    {"max_minutes", "save_every", "keep_last", "keep_every", "max_skips", "micro_batch", "parallel"}
+)
 
 
 def settings_of(identity: Mapping[str, Any]) -> Settings:

@@ -232,14 +232,18 @@ def part(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def gathered(tensors: Tensors, ranks: Ranks) -> Tensors:
-    """Return whole tensors on rank 0, one at a time from the others' memory; nothing on the others. All ranks come here."""
-    result: dict[str, dict[str, Tensor]] = {}
+    """Return whole tensors on rank 0, from a GPU copied to the host's memory; nothing on the others. All ranks come here."""
+    result: dict[str, dict[str, Tensor]] = {group: {} for group in tensors}
     for group, named in tensors.items():
-        result[group] = {}
         for name, tensor in named.items():
-            full = whole(tensor)
-            if ranks.first:
-                result[group][name] = full.cpu() if full is not tensor else full
+            full = whole(tensor.detach())
+            if ranks.first and full.is_cuda:
+                pinned = torch.empty(full.shape, dtype=full.dtype, pin_memory=True)
+                result[group][name] = pinned.copy_(full, non_blocking=True)
+            elif ranks.first:
+                result[group][name] = full
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return result
 
 

@@ -65,6 +65,12 @@ class Job:
         """Return what a checkpoint says of the job that made it."""
         return {"identity": self.identity(), "data": dict(self.data.digests)}
 
+    def saves(self, step: int) -> bool:
+        """Return whether a checkpoint is due after `step` updates."""
+        return any(
+            every is not None and step % every == 0 for every in (self.settings.save_every, self.settings.keep_every)
+        )
+
     def rate(self, step: int) -> float:
         """Return the learning rate of update `step`, counted from 0."""
         return learning_rate(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from train import answers, checkpoint, evaluate, guard, metrics, model, scoring, tasks
 from train.config import FREE_SETTINGS, RunConfig, TrainError
-from train.distributed import Kind, Ranks, Replica, gathered, joined, kind
+from train.distributed import Kind, Ranks, Replica, joined, kind
 from train.guard import Guard
 from train.job import Job, fix_arithmetic, read_json, refuse_change, settle, summary
 from train.optimizer import Optimizer
@@ -147,7 +147,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
         if state.step == job.num_steps:
             tasks.write(job.config.output / "task_items.parquet", data.tasks, outcomes)
 
-    with contextlib.closing(log):
+    store = checkpoint.Store(job.config.output / "checkpoints", ranks, beside=device.type == "cuda", warn=metrics.say)
+    with contextlib.closing(log), contextlib.closing(store):
         if state.step == 0:
             validate()
         while state.step < job.num_steps:
@@ -177,7 +178,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             last = state.step == job.num_steps
             decayed = state.step in job.decay_ends  # the last step is one of them
             code = None if last else ranks.agreed(stop.code)
-            save = state.step % settings.save_every == 0 or decayed or code is not None
+            save = decayed or code is not None or job.saves(state.step)
             due = state.step == 1 or state.step % settings.log_every == 0 or last
             # Waits for a GPU, so that the clock is right.
             seen = guard.read(state.recent, state.step - len(state.recent) + 1) if due or save else []
@@ -185,13 +186,13 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             rolled_back = False
             if due:
                 _record(job, state, log, seen, rate)
-                rolled_back = _roll_back(job, state, learner, log, ranks)
+                rolled_back = _roll_back(job, state, learner, log, store)
             if state.step % settings.eval_every == 0 or decayed:
                 validate()
             if data.tasks and (decayed or (settings.tasks_every and state.step % settings.tasks_every == 0)):
                 measure_tasks()
             if rolled_back or decayed or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
-                _save(job, state, learner, log, ranks)
+                _save(job, state, learner, log, store)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code
@@ -226,7 +227,7 @@ def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Se
     state.recent.clear()
 
 
-def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, ranks: Ranks) -> bool:
+def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: checkpoint.Store) -> bool:
     """Go back to the last checkpoint before a burst of skipped steps, if there is one; return whether.
 
     Weights, optimizer and guard are those of then; data and learning rate go on behind the newest step, so that what was drawn
@@ -246,7 +247,7 @@ def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, ra
             f"step {state.step}: {found}, {tried}. Training stopped; the last checkpoint is from before. Lower `lr`, raise "
             "`warmup_tokens`, or look at the documents that metrics.jsonl names."
         )
-    saved = checkpoint.resume(job.config.output / "checkpoints", ranks, warn=metrics.say, before=recent[0])
+    saved = store.newest(before=recent[0])
     if saved is None:
         moments = learner.optimizer.state_tensors()
         fresh = {
@@ -278,31 +279,24 @@ def _lost_at_the_end(state: State) -> int:
     return state.step - step
 
 
-def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, ranks: Ranks) -> None:
-    tensors = gathered(learner.tensors(), ranks)
-    bad = ranks.told([name for name, weight in tensors["model"].items() if not weight.isfinite().all()])
-    if bad:
-        raise TrainError(
-            f"step {state.step}: {bad[0]} holds values that are not finite; this step is not saved. Lower `lr`."
-        )
+def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: checkpoint.Store) -> None:
     progress = {
         "metrics_bytes": log.sync(),
         "draws": dict(sorted(state.draws.items())),
         "epochs": job.data.train.epochs(state.draws),
         "recent": [noted.tolist() for noted in state.recent],
-        "skipped": state.skipped,
-        "jumped": state.jumped,
+        "skipped": list(state.skipped),
+        "jumped": list(state.jumped),
     }
-    if ranks.first:
-        checkpoint.save(
-            job.config.output / "checkpoints",
-            state.step,
-            tensors=tensors,
-            state=progress | job.record(),
-            keep_last=job.settings.keep_last,
-            keep=job.decay_ends,
-            keep_before=min(_recently_skipped(job, state), default=None),
-        )
+    store.save(
+        state.step,
+        learner.tensors(),
+        state=progress | job.record(),
+        keep_last=job.settings.keep_last,
+        keep=job.decay_ends,
+        keep_every=job.settings.keep_every,
+        keep_before=min(_recently_skipped(job, state), default=None),
+    )
 
 
 def _restore(saved: checkpoint.Checkpoint, learner: Learner) -> State:

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
+import threading
 
 import pytest
 import torch
 
 from train import checkpoint
 from train.config import TrainError
+from train.distributed import Ranks
 
 
-def save(folder, step, *, keep_last=3):
+def save(folder, step, *, keep_last=3, **rest):
     tensors = {"model": {"w": torch.full((50,), float(step))}, "optimizer": {"w.step": torch.tensor(float(step))}}
-    return checkpoint.save(folder, step, tensors=tensors, state={"note": f"at {step}"}, keep_last=keep_last)
+    return checkpoint.save(folder, step, tensors=tensors, state={"note": f"at {step}"}, keep_last=keep_last, **rest)
 
 
 def newest(folder):
@@ -39,6 +43,81 @@ def test_the_newest_are_kept(tmp_path):
         save(tmp_path, step, keep_last=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000020", "step_00000100"]
     assert newest(tmp_path)[0].step == 100
+
+
+def test_every_so_many_steps_one_stays_for_good(tmp_path):
+    for step in (10, 20, 25, 30, 40, 50):
+        save(tmp_path, step, keep_last=1, keep_every=20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000020", "step_00000040", "step_00000050"]
+
+
+@contextlib.contextmanager
+def full_disk(largest):
+    """Let no file grow beyond so many bytes: the nearest to a full disk that a test may make."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("largest", [100, 300], ids=["model.safetensors", "state.json"])
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, largest):
+    sizes = {file.name: file.stat().st_size for file in save(tmp_path, 10).iterdir()}
+    assert 100 < sizes["model.safetensors"] < 300 < sizes["state.json"]
+    with full_disk(largest), pytest.raises(TrainError, match=r"step_00000020: cannot be written \(.*Free the disk"):
+        save(tmp_path, 20)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000010"]
+    assert newest(tmp_path)[0].step == 10
+    assert save(tmp_path, 20).is_dir()
+
+
+def store(folder, *, beside):
+    return checkpoint.Store(folder, Ranks(), beside=beside, warn=pytest.fail)
+
+
+def tensors(value):
+    return {"model": {"w": torch.full((50,), value)}, "optimizer": {}}
+
+
+def test_a_store_that_writes_beside_the_training_is_done_when_it_is_asked(tmp_path, monkeypatch):
+    begun, go_on, real = threading.Event(), threading.Event(), checkpoint.save
+
+    def slow(*arguments, **keywords):
+        begun.set()
+        assert go_on.wait(10)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    with contextlib.closing(store(tmp_path, beside=True)) as kept:
+        kept.save(10, tensors(1.0), state={}, keep_last=2)
+        assert begun.wait(10)
+        assert not list(tmp_path.iterdir())  # and here the training goes on
+        threading.Timer(0.1, go_on.set).start()
+        assert kept.newest().step == 10
+        kept.save(20, tensors(2.0), state={}, keep_last=2)
+    assert newest(tmp_path)[0].step == 20
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_a_store_cannot_write_is_an_error_at_the_latest_when_it_closes(tmp_path, beside):
+    kept = store(tmp_path / "a", beside=beside)
+    (tmp_path / "a").write_text("a file where the folder should be")
+
+    def save_and_close():
+        kept.save(10, tensors(1.0), state={}, keep_last=2)
+        kept.close()
+
+    with pytest.raises(TrainError, match="cannot be written"):
+        save_and_close()
+    kept.close()
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    with pytest.raises(TrainError, match="step 10: w holds values that are not finite"):
+        store(tmp_path, beside=False).save(10, tensors(float("inf")), state={}, keep_last=2)
+    assert not list(tmp_path.iterdir())
 
 
 def cut(file):
