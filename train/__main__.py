@@ -43,6 +43,14 @@ Written to the output:
 
 Exit codes: 0 done; 1 failed; 2 the config is wrong; 85 saved after SIGTERM, SIGUSR1 or max_minutes: start again to go on;
 130 Ctrl-C, saved.
+
+Several GPUs, or processes on the CPU:
+
+  torchrun --standalone --nproc_per_node=2 -m train run CONFIG
+
+The override `parallel` says whether each holds the model whole (ddp) or a part of it (fsdp). Losses are those of one process but
+for rounding, and any number of processes goes on from any checkpoint. torchrun itself returns 1 for every code but 0, and
+names the code that the processes returned; it kills what has not saved 30 seconds after a SIGTERM.
 """
 _RANGE = """\
 Trains the model of CONFIG for N steps while the learning rate grows from --low to --high (Smith 2017, arXiv:1506.01186), and
@@ -191,11 +199,11 @@ def _set_environment(threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """End when the process in TRAIN_PARENT is gone: whoever starts trainers and is killed must not leave them behind.
+    """End when torchrun, or the process in TRAIN_PARENT, is gone: who starts trainers and is killed must not leave them behind.
 
     The last checkpoint stays; a run that is started again would otherwise find the folder in use.
     """
-    parent = os.environ.get("TRAIN_PARENT")
+    parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.environ.get("TRAIN_PARENT")
     if not parent:
         return
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -196,3 +197,80 @@ def test_half_of_torchruns_environment_is_refused(make_folder, monkeypatch):
         joined(config),
     ):
         pass
+
+
+@pytest.mark.slow
+def test_muon_is_the_same_on_two_ranks(make_folder):
+    folder = make_folder(steps=12, batch=5)
+    options = SHAPE | {"optimizer": "muon", "save_every": 5}
+    one = folder.config("one", **options)
+    assert loop.run(load(one)) == 0
+    for parallel, start in (("fsdp", "ddp"), ("ddp", "fsdp")):
+        parts = folder.config(parallel, **options, parallel=start, micro_batch=2)
+        codes, _ = together(parts, 2, noting(parts.parent / "notes", signals={(0, 6): signal.SIGKILL}))
+        assert codes == [-signal.SIGKILL, 1]
+        folder.config(parallel, **options, parallel=parallel)
+        codes, said = together(parts, 2)
+        assert codes == [0, 0]
+        assert "resuming from step_00000005" in said
+        assert_same_losses(one, parts)
+
+
+@pytest.mark.slow
+def test_saved_with_four_ranks_resumed_with_two_then_with_eight(make_folder, tmp_path):
+    # train-006
+    folder = make_folder(steps=10, batch=5)
+    one, documents = folder.config("one", **SHAPE), tmp_path / "one.notes"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "batch", TrainingData.batch)
+        noting(documents)(0)
+        assert loop.run(load(one)) == 0
+    for parallel in ("ddp", "fsdp"):
+        seen, config = tmp_path / f"{parallel}.notes", folder.config(parallel, **SHAPE, parallel=parallel)
+        for size, step in ((4, 2), (2, 5), (8, None)):
+            signals = {} if step is None else {(size - 1, step): signal.SIGTERM}
+            codes, _ = together(config, size, noting(seen, signals=signals))
+            assert codes == [0 if step is None else 85] * size
+        assert notes(seen) == notes(documents)  # no sample lost or repeated
+        assert_same_losses(one, config)
+
+
+def torchrun(config):
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "train", "run", config],
+        cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def until(process, beginning):
+    for line in process.stderr:
+        if line.startswith(beginning):
+            return
+    pytest.fail(f"no line began with {beginning}")
+
+
+@pytest.mark.slow
+def test_under_torchrun_as_a_user_does_it(make_folder):
+    folder = make_folder(steps=4000)
+    options = {"save_every": 4000, "eval_every": 4000, "parallel": "fsdp"}
+    config = folder.config("a", **options)
+    process = torchrun(config)
+    until(process, "step    5/4000")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert "start again to go on" in said
+    saved = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail)
+    assert 5 <= saved.step < 4000
+
+    process = torchrun(config)  # killed, it leaves no rank behind: the folder is free
+    until(process, f"step {saved.step + 3:>4}/4000")
+    process.kill()
+    process.communicate(timeout=100)
+    time.sleep(3)
+    config = folder.config("a", **options, max_minutes=0)
+    process = torchrun(config)
+    _, said = process.communicate(timeout=100)
+    assert "exitcode  : 85" in said
+    assert process.returncode == 1
+    assert checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail).step > saved.step
