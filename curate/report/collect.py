@@ -17,6 +17,7 @@ from typing import Any
 from curate.report.contamination import contamination
 from curate.report.copies import edits, quarantine
 from curate.report.curves import training
+from curate.report.domains import domains
 from curate.report.duplicates import duplicates
 from curate.report.faults import faults
 from curate.report.fertility import fertility
@@ -79,6 +80,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "tokens": {stream: entry for stream in run.streams if (entry := tokens(run, stream))},
         "mixture": run.json("mixture.json") or None,
         "training": training(run),
+        "domains": domains(run),
         "faults": faults(run),
         "canaries": dict(manifest.get("canaries") or {}),
         "stages": dict(manifest.get("stages", {})),
