@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curate.report.run import RunFolder
+from curate.report.tasks import tasks
 
 MAX_POINTS = 240  # of one curve: more than a chart's width can show
 SMOOTHING_SHARE = 50  # the window of the moving mean is one fiftieth of the logged steps
@@ -43,6 +44,7 @@ def training(run: RunFolder) -> dict[str, Any] | None:
         "answers": {
             seed: answers for seed in losses if (answers := run.json(f"train/{seed}/summary.json").get("answers"))
         },
+        "tasks": tasks(run, losses),
         "band": thin(band({seed: {int(point[0]): point[2] for point in points} for seed, points in smoothed.items()})),
         "validation": {
             source: _validation(seeds)
