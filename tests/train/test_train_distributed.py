@@ -145,6 +145,17 @@ def test_two_ranks_train_as_one_and_take_turns_with_one(make_folder, tmp_path):
             assert saved.tensors[group][name].shape == tensor.shape
 
 
+@pytest.mark.slow  # two trainings for each; sharded tensors are tested fast in test_train_muon.py
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_muon_on_two_ranks_takes_the_steps_of_one(make_folder, parallel):
+    folder = make_folder(steps=10, batch=5)
+    one, two = (folder.config(name, **SHAPE, optimizer="muon", parallel=parallel) for name in ("one", "two"))
+    codes, said = together(two, 2)
+    assert codes == [0, 0], said
+    assert loop.run(load(one)) == 0
+    assert_same_losses(one, two)
+
+
 def test_a_rank_that_dies_ends_the_others_and_the_run_goes_on(make_folder):
     folder = make_folder(steps=6)
     straight, config = folder.config("straight"), folder.config("a", save_every=2, keep_last=3)

@@ -119,13 +119,16 @@ def same_weights(first, second, step):
 
 
 @pytest.mark.parametrize(
-    ("steps", "every", "killed_at"),
-    [(40, 20, 20), (80, 10, 37)],  # the second is train-001: killed after step 37 of 80
+    ("optimizer", "steps", "every", "killed_at"),
+    [("muon", 40, 20, 20), ("adamw", 80, 10, 37)],  # the second is train-001: killed after step 37 of 80
 )
-def test_killed_and_resumed_is_the_uninterrupted_run_to_the_last_bit(make_folder, tmp_path, steps, every, killed_at):
+def test_killed_and_resumed_is_the_uninterrupted_run_to_the_last_bit(
+    make_folder, tmp_path, optimizer, steps, every, killed_at
+):
     folder = make_folder(steps=steps)
-    straight = folder.config("straight", save_every=every, eval_every=7)
-    killed = folder.config("killed", save_every=every, eval_every=7)
+    straight, killed = (
+        folder.config(name, optimizer=optimizer, save_every=every, eval_every=7) for name in ("straight", "killed")
+    )
     notes = {name: tmp_path / f"{name}.notes" for name in ("killed", "resumed")}
     assert loop.run(load(straight)) == 0  # in this process, the others in their own: no state of a process matters
     assert killer(killed, killed_at, notes["killed"]).returncode == -signal.SIGKILL
