@@ -89,6 +89,26 @@ def test_each_seed_learns(finished: Path) -> None:
     assert str(finished) not in config
 
 
+def test_each_validation_document_is_recorded_with_its_labels(finished: Path) -> None:
+    import pyarrow.parquet as pq
+
+    wanted = {
+        (source, row["id"], None, row["language"], len(row["text"].encode()))
+        for source in ("one", "two")
+        for row in pq.read_table(finished / "run" / "documents" / source).to_pylist()
+        if row["split"] == "validation"
+    }
+    assert {row[3] for row in wanted if row[0] == "one"} == {"en"}  # measured by its recipe
+    for seed in (0, 1):
+        rows = pq.read_table(finished / "run" / "train" / str(seed) / "validation.parquet").to_pylist()
+        assert {tuple(row[name] for name in ("source", "id", "domain", "language", "bytes")) for row in rows} == wanted
+    found = json.loads((finished / "run" / "report.json").read_text())["domains"]["sources"]
+    last = lines(finished, 1)[-1]["validation"]
+    assert {name: one["total"]["bits_per_byte"]["1"] for name, one in found.items()} == pytest.approx(
+        {name: one["bits_per_byte"] for name, one in last.items()}, rel=1e-12
+    )
+
+
 def test_a_rerun_trains_nothing(finished: Path) -> None:
     before = machine.contents(finished / "run")
     run(finished / "recipe.yaml", finished)

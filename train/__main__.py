@@ -32,7 +32,8 @@ questions with several answers: accuracy, centred on chance, and bits per byte o
 It goes on from the newest checkpoint in the output, bit for bit on the CPU; a finished run is left as it is.
 
 A validation document is scored by itself, so its nats do not depend on the others. `macro_bits_per_byte` is the mean over
-sources of the mean over their domains; a domain of fewer than 5 documents or 1% of the bytes is part of `other`.
+sources of the mean over their domains; a domain of fewer than 5 documents or 1% of the bytes is part of `other`, which
+counts if it is larger than that.
 
 Written to the output:
   resolved.json   every setting, with `auto` resolved      metrics.jsonl   losses; the same for every run of this config

@@ -122,8 +122,7 @@ def _groups(source: TokenSource, division: Division) -> dict[str, IntArray]:
     for document, labels in enumerate(source.document_labels):
         found.setdefault(getattr(labels, division) or NOT_STATED, []).append(document)
     sizes = {label: int(source.document_bytes[rows].sum()) for label, rows in found.items()}
-    bound = max(1.0, MIN_SHARE * source.num_bytes)
-    small = [x for x, rows in found.items() if x == OTHER or len(rows) < MIN_DOCUMENTS or sizes[x] < bound]
+    small = [x for x, rows in found.items() if x == OTHER or not _is_large(len(rows), sizes[x], source.num_bytes)]
     order = sorted(found.keys() - set(small), key=lambda label: (-sizes[label], label))
     groups = {label: np.array(found[label], dtype=np.int64) for label in order}
     if sum(sizes[label] for label in small):
@@ -132,8 +131,17 @@ def _groups(source: TokenSource, division: Division) -> dict[str, IntArray]:
 
 
 def macro(by_domain: Table) -> float:
-    """Return the mean of the domains' bits per byte, each counted the same, however large it is."""
-    return statistics.fmean(one["bits_per_byte"] for one in by_domain.values())
+    """Return the mean of the domains' bits per byte, each counted the same, however large it is.
+
+    OTHER counts if it is as large as a domain has to be, or if there is nothing else.
+    """
+    total = sum(one["bytes"] for one in by_domain.values())
+    large = [one for one in by_domain.values() if _is_large(one["documents"], one["bytes"], total)]
+    return statistics.fmean(one["bits_per_byte"] for one in large or by_domain.values())
+
+
+def _is_large(documents: int, num_bytes: int, total: int) -> bool:
+    return documents >= MIN_DOCUMENTS and num_bytes >= max(1.0, MIN_SHARE * total)
 
 
 def line(validation: Mapping[str, ValidationData], nats: Mapping[str, FloatArray]) -> dict[str, Any]:

@@ -48,8 +48,10 @@ def domains(run: RunFolder) -> dict[str, Any] | None:
         return None
     documents = _read(run, list(summaries))
     sources = {}
-    for source, tables in next(iter(summaries.values()))["domains"].items():
-        found = documents[source]
+    places = {source: place for place, source in enumerate(run.sources)}  # a stream `web/en` is of source `web`
+    known = next(iter(summaries.values()))["domains"]
+    for source in sorted(known, key=lambda name: places.get(name.partition("/")[0], len(places))):
+        tables, found = known[source], documents[source]
         sources[source] = {
             "macro": {seed: summary["domains"][source]["macro_bits_per_byte"] for seed, summary in summaries.items()},
             "total": _row(found, [True] * len(found.num_bytes), list(summaries)),

@@ -168,6 +168,16 @@ def test_the_macro_average_counts_sources_and_their_domains_the_same(tmp_path):
     assert found["macro_bits_per_byte"] == pytest.approx(((1 + 3) / 2 + 4) / 2)
 
 
+@pytest.mark.parametrize(("count", "macro"), [(4, (1 + 3) / 2), (5, (1 + 3 + 2) / 3)])
+def test_what_is_left_counts_in_the_macro_average_if_it_is_as_large_as_a_domain(tmp_path, count, macro):
+    data = labelled(tmp_path, "web", [("a.org", None, 5, 1), ("b.org", None, 5, 1), *[(None, None, 1, 1)] * (count - 3),
+                                      ("c.org", None, 3, 1)])  # fmt: skip
+    nats = np.array([3.0] * 5 + [9.0] * 5 + [6.0] * count) * math.log(2)
+    found = evaluate.table(data.source, nats, "domain")
+    assert found["other"]["documents"] == count
+    assert evaluate.macro(found) == pytest.approx(macro)
+
+
 @pytest.mark.parametrize(("length", "alone"), [(165, True), (166, False)])
 def test_a_domain_needs_a_share_of_the_bytes(tmp_path, length, alone):
     # 75 bytes beside 15 documents of 3 * length: 1% of 75 + 45 * 165 = 7,500.
