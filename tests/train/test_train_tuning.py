@@ -185,11 +185,14 @@ def test_a_signal_saves_and_asks_to_be_started_again(make, monkeypatch):
 def test_whatever_the_start_was_trained_with_tuning_is_adamw_on_its_own_schedule(make, trained, tmp_path):
     start = checkpoint.find(trained / "train" / "0", warn=pytest.fail)
     identity = start.state["identity"] | {"optimizer": "muon", "schedule": "wsd-s", "decay_points": [0.5], "lr": 9.0}
+    identity |= {"document_mask": True, "z_loss": 0.1, "max_tokens": 999, "skip_sigma": 1e-9}
     state = {name: value for name, value in start.state.items() if name != "step"} | {"identity": identity}
     checkpoint.save(tmp_path / "muon" / "checkpoints", 6, tensors=start.tensors, state=state, keep_last=1)
     paths = [make("sft", "plain", steps=3), make("sft", "other", start=tmp_path / "muon", steps=3)]
     assert [tune(path, "sft") for path in paths] == [0, 0]
     assert written(paths[0]) == written(paths[1])
+    resolved = [json.loads((path.parent / "resolved.json").read_text())["identity"] for path in paths]
+    assert resolved[0] == resolved[1]
 
 
 def test_a_lost_reference_and_a_damaged_checkpoint_leave_no_trace(make, capsys):

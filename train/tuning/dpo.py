@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from train.loss import IGNORED
 from train.tuning.batches import parts
 from train.tuning.examples import Example
 from train.tuning.objective import Scorer
@@ -67,22 +66,6 @@ def preference_loss(margin: Tensor, label_smoothing: float) -> Tensor:
     return -(1 - label_smoothing) * right - label_smoothing * wrong
 
 
-def response_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of each row's targets in nats, float64, shape (B,); it has a gradient.
-
-    Only targets get logits: those of a micro-batch's responses are held at once.
-
-    Args:
-        hidden: What the decoder gives, shape (B, T, C).
-        weight: The output matrix, shape (V, C).
-        targets: Shape (B, T); `IGNORED` is not counted.
-    """
-    rows, columns = torch.nonzero(targets != IGNORED, as_tuple=True)  # (R,)
-    logits = functional.linear(hidden[rows, columns], weight).float()  # (R, V)
-    nats = functional.cross_entropy(logits, targets[rows, columns], reduction="none").double()
-    return torch.zeros(len(targets), dtype=torch.float64, device=hidden.device).index_add(0, rows, -nats)
-
-
 class Dpo:
     """The mean over pairs of `preference_loss`, against what the frozen start thought of both responses."""
 
@@ -112,11 +95,14 @@ class Dpo:
 
 
 def pair_log_probs(scorer: Scorer, part: Sequence[Example]) -> Tensor:
-    """Return the log-probabilities of chosen and rejected responses, shape (B, 2)."""
-    inputs, targets = scorer.tensors([example.rows[side] for side in (0, 1) for example in part])
+    """Return the log-probabilities of chosen and rejected responses in nats, float64, shape (B, 2); they have a gradient."""
+    rows = [example.rows[side] for side in (0, 1) for example in part]
+    hidden, targets, owners = scorer.responses(rows)
     with scorer.autocast:
-        log_probs = response_log_probs(scorer.hidden_of(inputs), scorer.head_weight, targets)
-    return log_probs.view(2, len(part)).t()
+        logits = functional.linear(hidden, scorer.head_weight).float()  # (R, V)
+    nats = functional.cross_entropy(logits, targets, reduction="none").double()
+    sums = torch.zeros(len(rows), dtype=torch.float64, device=nats.device).index_add(0, owners, nats)
+    return -sums.view(2, len(part)).t()
 
 
 @torch.no_grad()

@@ -24,6 +24,12 @@ from train.tuning.batches import Batches
 from train.tuning.config import FREE_SETTINGS, TuningConfig
 from train.tuning.examples import Example, Examples, read_examples
 
+# What pretraining may have and tuning has not. A conversation holds end marks, and is one document for all that.
+_NOT_IN_TUNING: dict[str, Any] = {
+    "optimizer": "adamw", "decay_points": None, "z_loss": 0.0, "document_mask": False, "max_tokens": None, "skip_sigma": None,
+    "warmup_tokens": 0,
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -115,9 +121,7 @@ def settle(config: TuningConfig) -> Job:
     start = open_trained(config.checkpoint, config.tokenizer, warn=metrics.say)
     tokenizer = start.tokenizer
     alike = {one.name for one in dataclasses.fields(tuning)} & {one.name for one in dataclasses.fields(Settings)}
-    settings = dataclasses.replace(
-        start.settings, optimizer="adamw", decay_points=None, **{name: getattr(tuning, name) for name in alike}
-    )
+    settings = dataclasses.replace(start.settings, **_NOT_IN_TUNING, **{name: getattr(tuning, name) for name in alike})
 
     def read(files: Mapping[str, Path]) -> Examples:
         return read_examples(

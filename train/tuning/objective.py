@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,11 +31,20 @@ class Scorer:
     filling: int
     autocast: torch.autocast
 
-    def tensors(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets on the model's device, each of shape (B, T)."""
+    def responses(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what the targets are predicted from: only they get logits.
+
+        Returns:
+            Hidden states, shape (R, C); targets, shape (R,); the row of each, counted from 0, shape (R,).
+        """
         inputs, targets = fill_up(rows, filling=self.filling, ignored=IGNORED)
+        owners, columns = np.nonzero(targets != IGNORED)
+        arrays = inputs, owners * inputs.shape[1] + columns, targets[owners, columns], owners
         device = self.head_weight.device
-        return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device)
+        tokens, places, wanted, owner = (torch.from_numpy(array).to(device) for array in arrays)
+        with self.autocast:
+            hidden = self.hidden_of(tokens)  # (B, T, C)
+        return hidden.flatten(0, 1).index_select(0, places), wanted, owner
 
 
 class Objective(Protocol):

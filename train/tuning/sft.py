@@ -36,9 +36,9 @@ class Sft:
         return score(nats=nats, num_tokens=_num_targets(examples), num_bytes=num_bytes)
 
     def _nats(self, scorer: Scorer, part: Sequence[Example]) -> Tensor:
-        inputs, targets = scorer.tensors([row for example in part for row in example.rows])
+        hidden, targets, _ = scorer.responses([row for example in part for row in example.rows])
         with scorer.autocast:
-            return summed_nats(scorer.hidden_of(inputs), scorer.head_weight, targets)
+            return summed_nats(hidden[None], scorer.head_weight, targets[None])
 
 
 def _num_targets(examples: Sequence[Example]) -> int:
