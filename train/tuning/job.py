@@ -15,6 +15,7 @@ import torch
 from curate.tokens.answers import Answer
 from curate.tokens.tasks import TaskItem
 from train import answers, metrics
+from train.config import FREE_SETTINGS as PRETRAINING_FREE
 from train.config import Settings, TrainError
 from train.data import read_gold, read_items
 from train.job import choose_device, choose_precision, read_json
@@ -70,9 +71,8 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """Return what shapes the result besides the data. It holds all that tells a checkpoint's shape, as in pretraining."""
         tuning = self.config.settings
-        settings = {
-            name: value for name, value in (asdict(self.settings) | asdict(tuning)).items() if name not in FREE_SETTINGS
-        }
+        known = asdict(self.settings) | asdict(tuning)
+        settings = {name: known[name] for name in known if name not in FREE_SETTINGS | PRETRAINING_FREE}
         before = self.start.identity
         resolved = {
             "preset": before["preset"],
