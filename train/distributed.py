@@ -96,6 +96,14 @@ class Ranks:
             torch.distributed.all_reduce(value)
         return value
 
+    def merged(self, found: dict[int, T]) -> dict[int, T]:
+        """Return what all ranks found; where several have found the same, what the first of them has."""
+        if self.size == 1:
+            return found
+        parts: list[dict[int, T]] = [{}] * self.size
+        torch.distributed.all_gather_object(parts, found)
+        return {key: value for one in reversed(parts) for key, value in one.items()}
+
     def agreed(self, code: int | None) -> int | None:
         """Return the exit code that a rank asked for, the same on all ranks; to be called after each step.
 
@@ -111,6 +119,9 @@ class Ranks:
         work, answer = before
         work.wait()
         return int(answer) or None
+
+
+ALONE = Ranks()
 
 
 class Objective(nn.Module):

@@ -122,7 +122,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
     def score(rows: Sequence[scoring.Row]) -> list[scoring.Scored]:
         return scoring.score(
             replica.objective, decoder.head_weight, rows, batch_size=settings.eval_batch, context=settings.context,
-            eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast,
+            eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast, ranks=ranks,
         )  # fmt: skip
 
     @replica.evaluating()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from train.config import TrainError
+from train.distributed import ALONE, Ranks
 from train.loss import IGNORED
 
 IntArray = npt.NDArray[np.int64]
@@ -92,6 +94,7 @@ def score(
     eos_id: int,
     whole_batches: bool,
     autocast: torch.autocast,
+    ranks: Ranks = ALONE,
 ) -> list[Scored]:
     """Return what a model makes of each row.
 
@@ -104,15 +107,17 @@ def score(
         eos_id: As for `batches`.
         whole_batches: `whole` of `batches`.
         autocast: The precision of the run.
+        ranks: They take turns at the batches, which are those of one process; all get all results.
 
     Raises:
         TrainError: If a code length is not finite.
     """
-    found: list[Scored | None] = [None] * len(rows)
+    mine: dict[int, Scored] = {}
     device = head_weight.device
-    for places, inputs, targets in batches(
-        rows, batch_size=batch_size, context=context, eos_id=eos_id, whole=whole_batches
-    ):
+    turns = batches(rows, batch_size=batch_size, context=context, eos_id=eos_id, whole=whole_batches)
+    while turn := list(itertools.islice(turns, ranks.size)):
+        # In the last turn some repeat its last batch: with FSDP all must run the model, or none can.
+        places, inputs, targets = turn[min(ranks.rank, len(turn) - 1)]
         with autocast:
             hidden = hidden_of(torch.from_numpy(inputs).to(device))  # (B, T, C)
             wanted = torch.from_numpy(targets).to(device)  # (B, T)
@@ -122,11 +127,13 @@ def score(
         sums = np.bincount(owners, weights=nats, minlength=len(places))
         misses = np.bincount(owners, weights=~likeliest, minlength=len(places))
         for number, place in enumerate(places):
-            value, row = float(sums[number]), rows[place]
-            if not math.isfinite(value):
-                raise TrainError(f"the loss of {row.name} is {value}: the model has diverged. Lower `lr`.")
-            found[place] = Scored(value, not misses[number], row.prompt.size + row.continuation.size > context)
-    return [one for one in found if one is not None]
+            cut = rows[place].prompt.size + rows[place].continuation.size > context
+            mine[place] = Scored(float(sums[number]), not misses[number], cut)
+    found = ranks.merged(mine)
+    for place, row in enumerate(rows):
+        if not math.isfinite(found[place].nats):
+            raise TrainError(f"the loss of {row.name} is {found[place].nats}: the model has diverged. Lower `lr`.")
+    return [found[place] for place in range(len(rows))]
 
 
 def _token_nats(

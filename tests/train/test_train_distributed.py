@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from train import checkpoint, loop, metrics
+from train import checkpoint, distributed, loop, metrics
 from train.config import ConfigError, load
 from train.data import TrainingData
 from train.distributed import Ranks, joined, kind
@@ -225,6 +225,36 @@ def test_muon_is_the_same_on_two_ranks(make_folder):
         assert codes == [0, 0]
         assert "resuming from step_00000005" in said
         assert_same_losses(one, parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("save_every", [3, 100], ids=["to a checkpoint", "to the start"])
+def test_a_rank_whose_loss_is_no_number_rolls_all_back(make_folder, save_every):
+    folder = make_folder(steps=12, batch=5)
+    options = SHAPE | {"save_every": save_every, "max_skips": 2, "skip_window": 4}
+    configs = [folder.config(parallel, **options, parallel=parallel, micro_batch=2) for parallel in ("ddp", "fsdp")]
+
+    def poison(rank):
+        steps, real_batch, real_loss = [0], TrainingData.batch, distributed.summed_loss
+
+        def batch(data, step):
+            steps.append(step)
+            return real_batch(data, step)
+
+        def summed_loss(*arguments, **keywords):
+            loss, nats = real_loss(*arguments, **keywords)
+            bad = float("nan") if rank == 0 and steps[-1] in (5, 6) else 1.0
+            return loss * bad, nats * bad
+
+        TrainingData.batch, distributed.summed_loss = batch, summed_loss
+
+    one = folder.config("one", **options)
+    assert together(one, 1, poison)[0] == [0]
+    assert "back to the weights of step" in (one.parent / "said.txt").read_text()
+    for config in configs:
+        codes, _ = together(config, 2, poison)
+        assert codes == [0, 0]
+        assert_same_losses(one, config)
 
 
 @pytest.mark.slow
