@@ -9,6 +9,7 @@ heads, D head width, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,6 +120,25 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | BlockMask |
     return mixed  # type: ignore[no-any-return]
 
 
+class KeyValues:
+    """Keys and values of the tokens that a block's attention has seen, so that a further one costs one token."""
+
+    def __init__(self) -> None:
+        self.key: Tensor | None = None  # (B, K, T so far, D)
+        self.value: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Return the number of tokens seen."""
+        return 0 if self.key is None else self.key.shape[2]
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Take in those of further tokens; return all."""
+        self.key = key if self.key is None else torch.cat((self.key, key), dim=2)
+        self.value = value if self.value is None else torch.cat((self.value, value), dim=2)
+        return self.key, self.value
+
+
 class Attention(nn.Module):
     """Causal self-attention with grouped queries."""
 
@@ -132,7 +152,14 @@ class Attention(nn.Module):
             self.query_norm = RMSNorm(self.head_dim, eps=settings.norm_eps)
             self.key_norm = RMSNorm(self.head_dim, eps=settings.norm_eps)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | BlockMask | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        mask: Tensor | BlockMask | None = None,
+        seen: KeyValues | None = None,
+    ) -> Tensor:
         """Return what each token gathers from itself and those before it, shape (B, T, C) as `x`."""
         batch, length, width = x.shape  # (B, T, C)
         heads = self.qkv(x).view(batch, length, self.heads + 2 * self.kv_heads, self.head_dim).transpose(1, 2)
@@ -142,6 +169,8 @@ class Attention(nn.Module):
             query = self.query_norm(query.float()).to(value.dtype)
             key = self.key_norm(key.float()).to(value.dtype)
         query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
+        if seen is not None:
+            key, value = seen.extend(key, value)
         mixed = attend(query, key, value, mask)  # (B, H, T, D)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))  # type: ignore[no-any-return]
 
@@ -172,9 +201,16 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(settings.dim, eps=settings.norm_eps)
         self.mlp = MLP(settings)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | BlockMask | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        mask: Tensor | BlockMask | None = None,
+        seen: KeyValues | None = None,
+    ) -> Tensor:
         """Return the residual stream after this block, shape (B, T, C) as `x`."""
-        x = x + self.attention(self.attention_norm(x), cosine, sine, mask)
+        x = x + self.attention(self.attention_norm(x), cosine, sine, mask, seen)
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
 
@@ -202,13 +238,23 @@ class Decoder(nn.Module):
         self.register_buffer("cosine", cosine, persistent=False)
         self.register_buffer("sine", sine, persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return hidden states, shape (B, T, C), of tokens, shape (B, T), T at most the context."""
+    def forward(self, tokens: Tensor, seen: Sequence[KeyValues] | None = None) -> Tensor:
+        """Return hidden states, shape (B, T, C), of tokens, shape (B, T), T at most the context.
+
+        Args:
+            tokens: Shape (B, T).
+            seen: One for each block: of the tokens before, which count in the context; takes these in.
+        """
+        start = seen[0].length if seen else 0
+        stop = start + tokens.shape[1]
         x = self.embedding(tokens)
-        cosine, sine = self.cosine[: tokens.shape[1]], self.sine[: tokens.shape[1]]
+        cosine, sine = self.cosine[start:stop], self.sine[start:stop]
         mask = None if self.eos_id is None else document_mask(tokens, self.eos_id)
-        for block in self.blocks:
-            x = block(x, cosine, sine, mask)
+        if start:
+            assert self.eos_id is None, "where documents end before these tokens is not known"
+            mask = torch.ones(tokens.shape[1], stop, dtype=torch.bool, device=tokens.device).tril(start)
+        for block, cached in zip(self.blocks, seen or [None] * len(self.blocks), strict=True):
+            x = block(x, cosine, sine, mask, cached)
         return self.norm(x)  # type: ignore[no-any-return]
 
     @property

@@ -11,6 +11,7 @@ from train.loss import summed_nats
 from train.model import (
     Attention,
     Decoder,
+    KeyValues,
     attend,
     block_mask,
     document_mask,
@@ -92,6 +93,22 @@ def test_grouped_attention_is_attention_with_shared_keys_and_values():
         gathered.append(scores.softmax(-1) @ value[:, 4 * group : 4 * group + 4])
     expected = torch.cat(gathered, -1) @ attention.out.weight.t()
     assert torch.allclose(attention(x, cosine, sine)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("qk_norm", "kv_heads"), [(True, 2), (False, 4)])
+@pytest.mark.parametrize("parts", [(5, 1, 1, 1, 1, 1, 1, 1), (4, 3, 5), (1,) * 12])
+def test_tokens_in_several_calls_are_those_of_one(parts, qk_norm, kv_heads):
+    model = tiny(qk_norm=qk_norm, kv_heads=kv_heads)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(2))
+    batch = tokens()
+    seen = [KeyValues() for _ in model.blocks]
+    with torch.no_grad():
+        whole = model(batch)
+        pieces = torch.cat([model(part, seen) for part in batch.split(parts, dim=1)], dim=1)
+    assert seen[0].length == 12
+    assert whole.std() > 0.3
+    assert torch.allclose(pieces, whole, atol=1e-5)
 
 
 def test_weights_depend_on_the_seed_alone():
