@@ -58,6 +58,10 @@ Trains the model of CONFIG for N steps while the learning rate grows from --low 
 names the regimes: too low (the loss does not fall), good, too high (it falls no further, and rises), diverged. Suggests a rate
 and says where that of CONFIG lies. Writes lr_range.json to the output; no checkpoint is read or written.
 """
+_SAMPLE = """\
+Prints a text and how the model of CHECKPOINT goes on, to the end of the document or --tokens further. Only text goes to
+standard output; notes go to standard error. The same seed gives the same text, on the CPU to the last character.
+"""
 _EXPORT = """\
 Writes a trained model as a folder that transformers opens, and with it vLLM, llama.cpp and lm-evaluation-harness:
 
@@ -111,8 +115,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         tuned.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
         tuned.set_defaults(tuning=kind)
-    later = commands.add_parser("sample", help="continue a prompt (not built yet)")
-    later.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="folder of a checkpoint")
+    sampled = commands.add_parser(
+        "sample", help="continue a prompt", description=_SAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_checkpoint(sampled)
+    sampled.add_argument(
+        "--prompt", default="", metavar="TEXT", help="begins the document; - reads it from standard input"
+    )
+    sampled.add_argument("--tokens", type=int, default=200, metavar="N", help="longest continuation (200)")
+    sampled.add_argument("--num", type=int, default=1, metavar="N", help="samples (1)")
+    sampled.add_argument("--seed", type=int, default=0, metavar="N", help="of the first sample, then one more each (0)")
+    sampled.add_argument(
+        "--temperature", type=float, default=1.0, metavar="T", help="0: always the likeliest token (1)"
+    )
+    sampled.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
+    sampled.add_argument("--top-p", type=float, default=1.0, metavar="P", help="only the fewest with probability P (1)")
+    sampled.add_argument(
+        "--repetition-penalty", type=float, default=1.0, metavar="R", help="for tokens already used (1)"
+    )
+    sampled.add_argument("--json", action="store_true", help="a JSON object for each sample, one a line")
     exported = commands.add_parser(
         "export", help="write a model for transformers", description=_EXPORT, formatter_class=argparse.RawDescriptionHelpFormatter
     )  # fmt: skip
@@ -155,7 +176,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from train.export import export
 
             return export(options.checkpoint, options.output, tokenizer=options.tokenizer, dtype=options.dtype)
-        raise configuration.ConfigError(f"python -m train {options.command}: not built yet.")
+        from train.sample import Sampling, sample
+
+        sampling = Sampling(
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            repetition_penalty=options.repetition_penalty,
+        )
+        return sample(
+            options.checkpoint, tokenizer=options.tokenizer, prompt=options.prompt, sampling=sampling, seed=options.seed,
+            num=options.num, max_tokens=options.tokens, as_json=options.json,
+        )  # fmt: skip
     except KeyboardInterrupt:
         print("interrupted; the last checkpoint stays", file=sys.stderr)
         return 130

@@ -253,8 +253,9 @@ class Decoder(nn.Module):
         if start:
             assert self.eos_id is None, "where documents end before these tokens is not known"
             mask = torch.ones(tokens.shape[1], stop, dtype=torch.bool, device=tokens.device).tril(start)
-        for block, cached in zip(self.blocks, seen or [None] * len(self.blocks), strict=True):
-            x = block(x, cosine, sine, mask, cached)
+        parts: Sequence[KeyValues | None] = seen or [None] * len(self.blocks)
+        for block, part in zip(self.blocks, parts, strict=True):
+            x = block(x, cosine, sine, mask, part)
         return self.norm(x)  # type: ignore[no-any-return]
 
     @property

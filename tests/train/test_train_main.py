@@ -203,12 +203,6 @@ def test_errors_are_one_line_and_a_code(make_folder, tmp_path, capsys):
     assert "manifest" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["sample"])
-def test_what_is_not_built_yet_says_so(name, capsys):
-    assert main([name, "checkpoint"]) == 2
-    assert "not built yet" in capsys.readouterr().err
-
-
 def test_presets_are_listed(capsys):
     assert main(["presets"]) == 0
     listed = capsys.readouterr().out
