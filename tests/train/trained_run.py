@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from train.config import load
 
 MARK = "<|end|>"
 TOKENIZER_VOCAB = 260  # 256 bytes, the mark, 3 joined pieces; padded to 320
+LETTERS = (
+    string.ascii_letters + string.digits[:8]
+)  # 60 more pieces, a space and one of these: 320, which needs no padding
 
 
 def byte_alphabet() -> list[str]:
@@ -27,10 +31,11 @@ def byte_alphabet() -> list[str]:
     return [chr(byte) if byte in shown else chr(next(hidden)) for byte in range(256)]
 
 
-def write_tokenizer(folder: Path) -> Tokenizer:
-    """Write tokenizer.json: byte b has the id b or, behind the mark, b + 1; then `th`, `the` and ` the`."""
+def write_tokenizer(folder: Path, *, letters: str = "") -> Tokenizer:
+    """Write tokenizer.json: byte b has the id b or, behind the mark, b + 1; then `th`, `the`, ` the`, and a space with letters."""
     alphabet = byte_alphabet()
-    joined = {"th": 257, "the": 258, "Ġthe": 259}
+    merges = [["t", "h"], ["th", "e"], ["Ġ", "the"], *(["Ġ", letter] for letter in letters)]
+    joined = {first + second: 257 + number for number, (first, second) in enumerate(merges)}
     vocabulary = {char: byte + (byte >= EOS) for byte, char in enumerate(alphabet)} | {MARK: EOS} | joined
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -40,7 +45,7 @@ def write_tokenizer(folder: Path) -> Tokenizer:
         "model": {
             "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
             "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-            "vocab": vocabulary, "merges": [["t", "h"], ["th", "e"], ["Ġ", "the"]],
+            "vocab": vocabulary, "merges": merges,
         },
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +57,9 @@ def write_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def trained_run(root: Path, *, steps: int = 2, spread: float | None = None, text: str = "", **overrides: Any) -> Path:
+def trained_run(
+    root: Path, *, steps: int = 2, spread: float | None = None, text: str = "", letters: str = "", **overrides: Any
+) -> Path:
     """Train for some steps on random ids, or on a text over and over; return the run's folder, `root`/train/0.
 
     Args:
@@ -60,9 +67,10 @@ def trained_run(root: Path, *, steps: int = 2, spread: float | None = None, text
         steps: Of 4 windows.
         spread: If given, all weights begin with this deviation: logits of usual initial ones hardly differ.
         text: What documents say.
+        letters: As for `write_tokenizer`.
         overrides: Of the run's settings.
     """
-    tokenizer = write_tokenizer(root / "tokenizer")
+    tokenizer = write_tokenizer(root / "tokenizer", letters=letters)
     train = [tokenizer.encode(text).astype(np.int64)] * 40 if text else documents(0, 40, 30)
     keywords = {"vocab_size": tokenizer.vocab_size, "tokenizer": tokenizer.sha256}
     write_source(root / "tokens" / "web", train, documents(1, 4, 25), **keywords)
