@@ -191,24 +191,22 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 
 def _card(trained: Trained, dtype: str) -> str:
     identity, state, settings = trained.identity, trained.state, trained.settings
-    tokens = trained.step * settings.batch_tokens
     kind = "Qwen3ForCausalLM" if settings.qk_norm else "LlamaForCausalLM"
     facts = {
         "preset": f"`{identity['preset']}`",
         "seed": identity["seed"],
         "steps": f"{trained.step:,} of {identity['steps']:,}",
-        "tokens": f"{tokens:,}, {settings.batch_tokens:,} a step",
+        **_training(trained),
         "parameters": f"{settings.parameters(trained.vocab_size):,} in {dtype}",
         "context": f"{settings.context:,} tokens",
         "vocabulary": f"{trained.vocab_size:,}",
-        "document masking": "no: a token saw what stood before it in its window, also of other documents",
         "peak learning rate": f"{settings.lr:g}, schedule `{settings.schedule}`",
         "computed": f"in {identity['precision']} on {identity['device']}",
     }
     lines = [
         "---", "library_name: transformers", "pipeline_tag: text-generation", "tags: [curate]", "---",
         f"# {identity['preset']}, seed {identity['seed']}, step {trained.step}", "",
-        f"A small language model, trained from random weights to compare training data. Architecture: `{kind}`.", "",
+        f"A small language model, trained to compare training data. Architecture: `{kind}`.", "",
         "| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in facts.items()), "",
         "In training a document stands behind the end mark of another. `tokenizer.bos_token` is what a document begins after;",
         "ask for it (`add_bos_token=True`) to score or continue a text as the beginning of a document.", "",
@@ -217,6 +215,18 @@ def _card(trained: Trained, dtype: str) -> str:
         "| file | sha256 |", "| --- | --- |", *(f"| `{name}` | `{sha}` |" for name, sha in state["data"].items()), "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _training(trained: Trained) -> dict[str, str]:
+    identity, settings = trained.identity, trained.settings
+    if "tuning" in identity:  # its steps are of examples, however long
+        return {"tuned": f"`{identity['tuning']}`, from step {identity['start_step']:,} of its pretraining"}
+    masked = "yes: a token saw its own document only; transformers does not know that, so give it one document a row"
+    open_to_all = "no: a token saw all that stood before it in its window, also of other documents"
+    return {
+        "tokens": f"{trained.step * settings.batch_tokens:,}, {settings.batch_tokens:,} a step",
+        "document masking": masked if settings.document_mask else open_to_all,
+    }
 
 
 def _validation(trained: Trained) -> list[str]:
@@ -228,13 +238,17 @@ def _validation(trained: Trained) -> list[str]:
     found = [line["validation"] for line in lines if line["step"] == trained.step]
     if not found:
         return ["Not measured at this step."]
+    figures = [
+        name for name in ("bits_per_byte", "loss", "perplexity") if all(name in one for one in found[-1].values())
+    ]
     return [
-        "| source | bits per byte | loss (nats per token) | perplexity |",
-        "| --- | ---: | ---: | ---: |",
+        f"| | {' | '.join(name.replace('_', ' ') for name in figures)} |",
+        f"| --- |{' ---: |' * len(figures)}",
         *(
-            f"| `{source}` | {score['bits_per_byte']:.4f} | {score['loss']:.4f} | {score['perplexity']:.2f} |"
-            for source, score in found[-1].items()
+            f"| `{source}` | {' | '.join(f'{scores[name]:.4f}' for name in figures)} |"
+            for source, scores in found[-1].items()
         ),
+        *([] if "tuning" in trained.identity else ["", "Loss in nats per token, end marks included."]),
     ]
 
 

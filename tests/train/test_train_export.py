@@ -297,6 +297,19 @@ def rewritten(run, *, weights=None, **identity):
     return checkpoint.save(run / "other", 12, tensors=tensors, state=state, keep_last=1)
 
 
+def test_the_card_tells_of_masks_and_of_tuning(copy, tmp_path):
+    for identity, fact in (
+        ({"document_mask": False}, "| document masking | no: a token saw all"),
+        ({"document_mask": True}, "| document masking | yes: a token saw its own document only"),
+        ({"tuning": "sft", "start_step": 500}, "| tuned | `sft`, from step 500 of its pretraining |"),
+    ):
+        assert exported(rewritten(copy, **identity), tmp_path / "hf") == 0
+        card = (tmp_path / "hf" / "README.md").read_text()
+        assert fact in card
+        assert ("| tokens |" in card) == ("tuning" not in identity)
+        shutil.rmtree(copy / "other")
+
+
 def test_weights_of_another_shape_are_refused(copy, tmp_path, capsys):
     assert exported(rewritten(copy, ffn_dim=48), tmp_path / "hf") == 1
     err = capsys.readouterr().err
