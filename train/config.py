@@ -67,7 +67,8 @@ class Settings:
             schedule ends there.
         batch_tokens: Target tokens of one step. The batch is the nearest whole number of windows, at least one.
         batch_windows: Windows of one step; null: from `batch_tokens` and the mixture's window.
-        micro_batch: Sequences of one forward pass. Changes memory and speed; the result only by rounding.
+        micro_batch: Sequences of one forward pass; `probe`: as many as train fastest, found at the start. Changes memory and
+            speed; the result only by rounding.
         eval_batch: Sequences of one forward pass in evaluation, if they are as long as the context; shorter ones are more.
         log_every, eval_every, save_every: In steps. The last step is always logged, evaluated and saved.
         tasks_every: In steps: how often tasks are measured; null: after the last step alone.
@@ -116,7 +117,7 @@ class Settings:
     document_mask: bool = False
     max_tokens: int | None = None
     batch_windows: int | None = None
-    micro_batch: int = 16
+    micro_batch: int | Literal["probe"] = 16
     eval_batch: int = 16
     log_every: int = 10
     eval_every: int = 500
@@ -136,9 +137,10 @@ class Settings:
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "micro_batch", "eval_batch",
+        for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "eval_batch",
                      "log_every", "eval_every", "save_every", "keep_last", "max_skips", "threads"):  # fmt: skip
             _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        _require("micro_batch", self.micro_batch, self.micro_batch == "probe" or self.micro_batch >= 1, "at least 1")
         for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
         for name in ("weight_decay", "warmup_tokens", "max_rollbacks", "z_loss"):
@@ -369,7 +371,7 @@ def check_overrides(overrides: Mapping[str, Any], settings: type = Settings) -> 
 def _fits(value: object, hint: Any) -> bool:
     if typing.get_origin(hint) is Literal:
         return isinstance(value, str) and value in typing.get_args(hint)
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(value, part) for part in typing.get_args(hint))
     if typing.get_origin(hint) is list:
         return isinstance(value, list) and all(_fits(item, *typing.get_args(hint)) for item in value)
@@ -381,7 +383,7 @@ def _fits(value: object, hint: Any) -> bool:
 def _describe(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return "one of " + ", ".join(typing.get_args(hint))
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return " or ".join(_describe(part) for part in typing.get_args(hint))
     if typing.get_origin(hint) is list:
         return f"a list, each item {_describe(*typing.get_args(hint))}"

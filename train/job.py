@@ -28,6 +28,7 @@ class Job:
         num_steps, warmup_steps: Of the run.
         decay_ends: Steps after which the learning rate has fallen; the last is the run's last.
         vocab_size: Padded.
+        micro_batch: Sequences of one forward pass; before the probe, a few.
     """
 
     config: RunConfig
@@ -40,6 +41,7 @@ class Job:
     warmup_steps: int
     decay_ends: tuple[int, ...]
     vocab_size: int
+    micro_batch: int
 
     def identity(self) -> dict[str, Any]:
         """Return what shapes the result besides the data: a checkpoint goes on only under the same."""
@@ -111,6 +113,7 @@ def settle(config: RunConfig) -> Job:
         ),
         decay_ends=ends,
         vocab_size=model.padded_vocab_size(data.vocab_size),
+        micro_batch=8 if settings.micro_batch == "probe" else settings.micro_batch,
     )
 
 

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, evaluate, guard, metrics, model, scoring, tasks
+from train import answers, checkpoint, evaluate, guard, metrics, model, probe, scoring, tasks
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, joined, kind
 from train.guard import Guard
@@ -86,7 +87,10 @@ def run(config: RunConfig) -> int:
             job.data.verify()
         parameters = job.settings.parameters(job.vocab_size)
         spread = kind(job.settings.parallel, ranks, parameters=parameters, device=job.device)
-        machine = {"torch": torch.__version__, "ranks": ranks.size, "parallel": spread}
+        machine: dict[str, Any] = {"torch": torch.__version__, "ranks": ranks.size, "parallel": spread}
+        if job.settings.micro_batch == "probe":
+            like = functools.partial(_replica, job, "single")
+            job, machine["probe"] = probe.probed(job, saved, ranks, like)
         checkpoint.write_json(resolved, job.record() | machine)
         for name, reason in job.data.skipped.items():
             metrics.say(f"source '{name}': {reason}.")
@@ -102,7 +106,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
     """Train from `saved`, or from the start, to the end or until `stop`; return the exit code."""
     settings, device, data = job.settings, job.device, job.data
     fix_arithmetic(settings.threads, device)
-    replica = Replica(drawn(job), spread, compiled=job.compiled, z_loss=settings.z_loss)
+    replica = _replica(job, spread)
     decoder, updates = replica.decoder, Optimizer(replica.decoder, settings)
     learner = Learner(replica, updates, _guard(job))
     state = State()
@@ -159,8 +163,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             num_targets = batch[1].size
             inputs, targets = (part.to(device) for part in ranks.rows(*map(torch.from_numpy, batch)))
             nats = torch.zeros((), dtype=torch.float64, device=device)
-            for start in range(0, len(inputs), settings.micro_batch):
-                end = start + settings.micro_batch
+            for start in range(0, len(inputs), job.micro_batch):
+                end = start + job.micro_batch
                 with replica.accumulating(last=end >= len(inputs)):
                     with autocast:
                         objective, part_nats = replica.loss(inputs[start:end], targets[start:end])
@@ -205,6 +209,10 @@ def drawn(job: Job) -> model.Decoder:
     decoder = model.Decoder(job.settings, job.vocab_size, eos_id=eos_id)
     decoder.initialize(job.config.seed)
     return decoder.to(job.device)
+
+
+def _replica(job: Job, spread: Kind) -> Replica:
+    return Replica(drawn(job), spread, compiled=job.compiled, z_loss=job.settings.z_loss)
 
 
 def _guard(job: Job) -> Guard:
@@ -287,6 +295,7 @@ def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: 
         "recent": [noted.tolist() for noted in state.recent],
         "skipped": list(state.skipped),
         "jumped": list(state.jumped),
+        "micro_batch": job.micro_batch,
     }
     store.save(
         state.step,

@@ -18,8 +18,12 @@ import torch
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Peak dense bfloat16 operations per second, from the vendors' data sheets; the first name found in the device's counts.
-PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+# Peak bfloat16 operations per second of the tensor cores, without sparsity (half of what the sheets print with it), from
+# NVIDIA's data sheets of each; the first name found in the device's counts.
+PEAK_FLOPS = {
+    "GB200": 2500e12, "B200": 2250e12, "H200 NVL": 835e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12,
+    "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L40": 181e12, "L4": 121e12,
+}  # fmt: skip
 
 
 class RunLog:

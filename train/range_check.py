@@ -171,8 +171,8 @@ def _losses(job: Job, rates: Sequence[float]) -> list[float]:
     for step, rate in enumerate(rates):
         inputs, targets = (torch.from_numpy(one).to(device) for one in job.data.train.batch(step))  # (S, T)
         nats = 0.0
-        for start in range(0, len(inputs), settings.micro_batch):
-            end = start + settings.micro_batch
+        for start in range(0, len(inputs), job.micro_batch):
+            end = start + job.micro_batch
             with autocast:
                 loss, part = replica.loss(inputs[start:end], targets[start:end])
             (loss / targets.numel()).backward()  # type: ignore[no-untyped-call]

@@ -85,3 +85,21 @@ def test_durations_are_readable(seconds, text):
 
 def test_a_cpu_has_no_peak():
     assert metrics.peak_flops(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),  # NVIDIA's data sheets, bfloat16 tensor cores without sparsity
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA B200", 2250e12),
+        ("NVIDIA L40", 181e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA T4", None),
+    ],
+)
+def test_the_peak_of_a_gpu_is_found_by_its_name(monkeypatch, name, peak):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    assert metrics.peak_flops(torch.device("cuda")) == peak

@@ -260,3 +260,11 @@ def test_the_vocabulary_is_padded_to_64(size, padded):
 def test_operations_by_hand():
     # Weights: 4 blocks of 184,576 - 256 norms, head 4096 x 128. Attention: 6 * 4 layers * 128 tokens * 128 wide.
     assert flops_per_token(PRESETS["demo-1m"], 4096) == 6 * (4 * 184_320 + 524_288) + 393_216 == 7_962_624
+
+
+def test_operations_of_grouped_queries_by_hand():
+    # 1b: q and out 2048 x 2048, k and v 2048 x (4 heads of 128); gate, up, down 2048 x 5504; 22 layers; head 50,304 x 2048.
+    weights = 22 * (2 * 4_194_304 + 2 * 1_048_576 + 3 * 11_272_192) + 103_022_592
+    assert weights == 1_077_673_984
+    # Scores and mixing are per query head: 12 * layers * T * C (PaLM, appendix B), halved for the causal half.
+    assert flops_per_token(PRESETS["1b"], 50_304) == 6 * weights + 12 * 22 * 2048 * 2048 // 2 == 7_019_692_032

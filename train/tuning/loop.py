@@ -105,7 +105,7 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
             updates.set_learning_rate(rate)
             batch = job.batches.at(state.step)
             figures = torch.zeros(len(objective.figures), dtype=torch.float64, device=device)
-            for part in parts(batch, settings.micro_batch):
+            for part in parts(batch, job.config.settings.micro_batch):
                 of_part = objective.of_part(scorer, part, batch)
                 of_part[0].backward()  # type: ignore[no-untyped-call]
                 figures += of_part.detach()
@@ -146,7 +146,7 @@ def _objective(job: Job, scorer: Scorer) -> Objective:
     reference = dpo.read_reference(path, made_of)
     if reference is None:
         seen = range(min(job.batches.steps_per_epoch, job.num_steps))  # the first epoch, or as much of it as is run
-        passes = [part for step in seen for part in parts(job.batches.at(step), job.settings.micro_batch)]
+        passes = [part for step in seen for part in parts(job.batches.at(step), tuning.micro_batch)]
         passes += parts(job.held_out, job.settings.eval_batch)
         metrics.say(f"reference: log-probabilities of {sum(map(len, passes))} pairs")
         reference = dpo.reference_log_probs(scorer, passes)
