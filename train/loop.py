@@ -171,8 +171,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
                     (objective / num_targets).backward()  # type: ignore[no-untyped-call]
                 nats += part_nats
             norm = replica.clip(settings.clip)
-            if data.train.begins_stage(state.step):
-                learner.guard.restart()
+            if data.train.begins_stage(state.step) or state.step in job.decay_ends:
+                learner.guard.restart()  # other data, or the full rate again: losses may rise
             skip, noted = learner.guard.refuses(ranks.sum(nats) / num_targets, norm)
             updates.step(skip)
             updates.zero_grad()

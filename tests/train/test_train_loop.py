@@ -109,8 +109,11 @@ def test_a_finished_run_is_left_as_it_is(make_folder, capsys):
     assert "complete; nothing to do" in capsys.readouterr().err
 
 
-def test_where_the_rate_has_fallen_the_run_is_evaluated_and_saved_for_good(make_folder):
+def test_where_the_rate_has_fallen_the_run_is_evaluated_and_saved_for_good(make_folder, monkeypatch):
     folder = make_folder(steps=20)
+    rates, forgot = [], []
+    monkeypatch.setattr(loop.Optimizer, "set_learning_rate", lambda updates, rate: rates.append(rate))
+    monkeypatch.setattr(loop.Guard, "restart", lambda guard: forgot.append(len(rates)))
     options = {
         "schedule": "wsd-s",
         "decay_points": [0.25, 0.5],
@@ -128,6 +131,7 @@ def test_where_the_rate_has_fallen_the_run_is_evaluated_and_saved_for_good(make_
     low = 0.01 * (1 - 0.5**0.5)
     assert [line["lr"] for line in training[3:11]] == pytest.approx([0.01, low, *[0.01] * 4, low, 0.01])
     assert training[-1]["lr"] == pytest.approx(0.01 * (1 - 0.75**0.5))
+    assert forgot == [6, 11]  # in the first step at the full rate again: a loss that rises then is no explosion
     short = folder.config("short", **options | {"decay_points": [0.251, 0.26]})
     with pytest.raises(ConfigError, match=r"decay_points: two of them fall on one step of 32 tokens: steps 5, 5"):
         train(short)
