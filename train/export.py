@@ -23,12 +23,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from curate.tokens.tokenizer import Tokenizer
 from curate.tokens.transformers_files import TransformersError, write_transformers_tokenizer
 from train import metrics
 from train.checkpoint import sync, write_json
 from train.config import ConfigError, Settings, TrainError
 from train.trained import Trained, open_trained
+from train.tuning.examples import CHAT_TEMPLATE
 
 MANIFEST = "export.json"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -61,7 +61,7 @@ def export(folder: Path, output: Path, *, tokenizer: Path | None, dtype: str) ->
         transformers_config(trained.settings, trained.vocab_size) | marks | {"torch_dtype": dtype},
     )
     write_json(temporary / "generation_config.json", marks | {"pad_token_id": trained.tokenizer.eos_id})
-    _write_tokenizer(trained.tokenizer, temporary)
+    _write_tokenizer(trained, temporary)
     (temporary / "README.md").write_text(_card(trained, dtype), encoding="utf-8")
     shutil.copymode(
         temporary / "config.json", temporary / "model.safetensors"
@@ -175,11 +175,13 @@ def _put(temporary: Path, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+def _write_tokenizer(trained: Trained, folder: Path) -> None:
     """Write the tokenizer; ids are those of the shards, and a begin mark is named, which is not put before a text unasked.
 
-    A model whose documents begin without a mark has seen them begin behind the end mark of another.
+    A model whose documents begin without a mark has seen them begin behind the end mark of another. One that was tuned on
+    chats has their template.
     """
+    tokenizer = trained.tokenizer
     try:
         write_transformers_tokenizer(tokenizer, folder)
     except TransformersError as error:
@@ -187,6 +189,9 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         written = json.loads((folder / name).read_bytes())
         write_json(folder / name, {"bos_token": tokenizer.eos} | written)
+    if trained.identity.get("template") == "chat":
+        begin = "bos_token" if tokenizer.bos is None else "eos_token + bos_token"
+        (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE.replace("{{ begin }}", f"{{{{ {begin} }}}}", 1))
 
 
 def _card(trained: Trained, dtype: str) -> str:

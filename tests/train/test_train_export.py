@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 
+import jinja2
 import pytest
 import tokenizers
 import torch
@@ -15,11 +16,13 @@ from safetensors.torch import load_file
 from torch.nn import functional
 from trained_run import MARK, TOKENIZER_VOCAB, trained_run, write_tokenizer
 
+from curate.tokens.tokenizer import load_tokenizer
 from train import checkpoint, export
 from train.__main__ import main
 from train.config import PRESETS
 from train.export import transformers_config, transformers_tensors
 from train.model import Decoder
+from train.tuning.examples import read_examples
 
 # head width 2: queries have 4 rows, keys and values 2 each
 HAND = dataclasses.replace(PRESETS["demo-1m"], layers=1, dim=4, heads=2, kv_heads=1, ffn_dim=3, context=16)
@@ -308,6 +311,35 @@ def test_the_card_tells_of_masks_and_of_tuning(copy, tmp_path):
         assert fact in card
         assert ("| tokens |" in card) == ("tuning" not in identity)
         shutil.rmtree(copy / "other")
+
+
+def test_a_model_tuned_on_chats_has_their_template(copy, tmp_path):
+    assert exported(copy, tmp_path / "plain") == 0
+    assert not (tmp_path / "plain" / "chat_template.jinja").exists()
+    assert exported(rewritten(copy, tuning="sft", start_step=12, template="chat"), tmp_path / "hf") == 0
+    text = (tmp_path / "hf" / "chat_template.jinja").read_text()
+    messages = [
+        {"role": "system", "content": "Be the cat."},
+        {"role": "user", "content": "é?\n"},
+        {"role": "assistant", "content": "Meow, the!"},
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": "No."},
+    ]
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text)  # as transformers opens it
+    marks = {"bos_token": MARK, "eos_token": MARK}
+    rendered = template.render(messages=messages, add_generation_prompt=False, **marks)
+    assert rendered == (
+        f"{MARK}System: Be the cat.\n\nUser: é?\n\n\nAssistant: Meow, the!{MARK}User: And?\n\nAssistant: No.{MARK}"
+    )
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
+    [example] = read_examples(
+        {"rows": tmp_path / "rows.jsonl"}, load_tokenizer(copy.parent.parent / "tokenizer"), pairs=False, template="chat",
+        context=200, seed=0, max_skipped=0.0,
+    ).examples  # fmt: skip
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
+    assert library.encode(rendered).ids == example.rows[0].tokens.tolist()
+    asked = template.render(messages=messages[:2], add_generation_prompt=True, **marks)
+    assert asked == f"{MARK}System: Be the cat.\n\nUser: é?\n\n\nAssistant:"
 
 
 def test_weights_of_another_shape_are_refused(copy, tmp_path, capsys):

@@ -34,6 +34,14 @@ Segment = tuple[str, bool]  # text, and whether it is a response
 
 _TURNS = {"system": "System: {}\n\n", "user": "User: {}\n\n"}
 _ANSWERS = "Assistant:"
+# The template `chat` in the language of transformers' tokenizers; what `begin` writes stands before a document in training.
+CHAT_TEMPLATE = """\
+{{ begin }}{% for message in messages %}\
+{% if message['role'] == 'assistant' %}{{ 'Assistant: ' + message['content'] + eos_token }}\
+{% elif message['role'] == 'user' %}{{ 'User: ' + message['content'] + '\\n\\n' }}\
+{% elif message['role'] == 'system' and loop.first %}{{ 'System: ' + message['content'] + '\\n\\n' }}\
+{% else %}{{ raise_exception('There are user, assistant, and system as the first.') }}{% endif %}\
+{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
 
 
 @dataclass(frozen=True, slots=True)
