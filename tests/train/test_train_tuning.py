@@ -207,6 +207,19 @@ def test_a_lost_reference_and_a_damaged_checkpoint_leave_no_trace(make, capsys):
     assert written(straight) == written(stopped)
 
 
+def test_the_reference_of_another_start_is_not_taken(make, monkeypatch):
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpo.Dpo, "of_part", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tune(make("dpo", steps=2), "dpo")
+    path = make("dpo", changes={"seed": 5}, steps=2)  # other pairs, and no checkpoint that would refuse them
+    assert tune(path, "dpo") == 0
+    assert lines(path)[0][0]["loss"] == math.log(2)
+
+
 def test_micro_batches_change_nothing_but_rounding(make):
     for kind in KINDS:
         whole, split = make(kind, f"{kind}-whole", micro_batch=4), make(kind, f"{kind}-split", micro_batch=1)

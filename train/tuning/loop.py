@@ -141,16 +141,14 @@ def _objective(job: Job, scorer: Scorer) -> Objective:
     if not isinstance(tuning, DpoSettings):
         return Sft()
     path = job.config.output / "reference.parquet"
-    made_of = {"data": dict(job.digests), "template": tuning.template, "context": job.settings.context,
-               "precision": job.precision, "device": job.device.type, "steps": job.num_steps}  # fmt: skip
-    reference = dpo.read_reference(path, made_of)
+    reference = dpo.read_reference(path, job.record())
     if reference is None:
         seen = range(min(job.batches.steps_per_epoch, job.num_steps))  # the first epoch, or as much of it as is run
         passes = [part for step in seen for part in parts(job.batches.at(step), tuning.micro_batch)]
         passes += parts(job.held_out, job.settings.eval_batch)
         metrics.say(f"reference: log-probabilities of {sum(map(len, passes))} pairs")
         reference = dpo.reference_log_probs(scorer, passes)
-        dpo.write_reference(path, reference, made_of)
+        dpo.write_reference(path, reference, job.record())
     return dpo.Dpo(reference, beta=tuning.beta, label_smoothing=tuning.label_smoothing)
 
 
