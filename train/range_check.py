@@ -197,7 +197,7 @@ def table(rates: Sequence[float], losses: Sequence[float], finding: Finding) -> 
         at = round(row * (len(losses) - 1) / max(1, min(ROWS, len(losses)) - 1))
         loss = finding.smoothed[at] if at < len(finding.smoothed) else math.inf
         bar = "#" * round(BAR * min(loss, top) / top)
-        number = f"{loss:7.4f}" if math.isfinite(loss) else "no number"
+        number = f"{loss:8.4f}" if math.isfinite(loss) else "no number"
         lines.append(f"{rates[at]:.2e}  {number:<9}  {bar:<{BAR}}  {finding.regime_of(rates[at])}")
     return "\n".join(lines)
 
