@@ -191,6 +191,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the last checkpoint stays", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever reads what is printed has had enough
+        sys.stderr.close()
+        return 1
     except Exception as error:
         code = getattr(error, "exit_code", None)  # every error that a user can act on has one
         if code is None:

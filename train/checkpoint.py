@@ -232,7 +232,9 @@ def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:
         except DamagedError as error:
             warn(str(error))
     what = "all its checkpoints are damaged" if listed else "holds no checkpoint"
-    raise TrainError(f"{folder}: {what}. Name the folder of a run, or of one of its checkpoints.")
+    runs = sorted(path.parent for path in folder.glob("train/*/checkpoints"))
+    wanted = f"the folder of a run, such as {runs[0]}" if runs else "the folder of a run, or of one of its checkpoints"
+    raise TrainError(f"{folder}: {what}. Name {wanted}.")
 
 
 def load(path: Path) -> Checkpoint:

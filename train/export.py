@@ -51,31 +51,39 @@ def export(folder: Path, output: Path, *, tokenizer: Path | None, dtype: str) ->
     trained = open_trained(folder, tokenizer, warn=metrics.say)
     temporary = output.with_name(output.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    tensors = transformers_tensors(trained.weights, trained.settings, trained.vocab_size)
-    tensors = {name: tensor.to(_DTYPES[dtype], copy=True) for name, tensor in tensors.items()}
-    safetensors.torch.save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
-    marks = {"bos_token_id": trained.start_ids[-1], "eos_token_id": trained.tokenizer.eos_id}
-    write_json(
-        temporary / "config.json",
-        transformers_config(trained.settings, trained.vocab_size) | marks | {"torch_dtype": dtype},
-    )
-    write_json(temporary / "generation_config.json", marks | {"pad_token_id": trained.tokenizer.eos_id})
-    _write_tokenizer(trained, temporary)
-    (temporary / "README.md").write_text(_card(trained, dtype), encoding="utf-8")
-    shutil.copymode(
-        temporary / "config.json", temporary / "model.safetensors"
-    )  # the library's files are the owner's alone
-    source = {"step": trained.step, "identity": dict(trained.identity), "data": trained.state["data"]}
-    files = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
-    write_json(temporary / MANIFEST, {"kind": "model", "dtype": dtype, **source, "files": files})
-    for path in temporary.iterdir():
-        sync(path)
-    sync(temporary)
-    _put(temporary, output)
-    parameters = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        parameters = _write(trained, temporary, dtype)
+        _put(temporary, output)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise TrainError(
+            f"--output {output}: cannot be written ({error.filename or temporary}: {error.strerror or error}). What was there "
+            "is as it was; make room, or name another folder."
+        ) from error
     metrics.say(f"{output}: {trained.path.name}, {parameters:,} parameters in {dtype}")
     return 0
+
+
+def _write(trained: Trained, folder: Path, dtype: str) -> int:
+    """Write all files, on disk when it returns, into a new folder; return the number of parameters."""
+    folder.mkdir(parents=True)
+    tensors = transformers_tensors(trained.weights, trained.settings, trained.vocab_size)
+    tensors = {name: tensor.to(_DTYPES[dtype], copy=True) for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    marks = {"bos_token_id": trained.start_ids[-1], "eos_token_id": trained.tokenizer.eos_id}
+    config = transformers_config(trained.settings, trained.vocab_size)
+    write_json(folder / "config.json", config | marks | {"torch_dtype": dtype})
+    write_json(folder / "generation_config.json", marks | {"pad_token_id": trained.tokenizer.eos_id})
+    _write_tokenizer(trained, folder)
+    (folder / "README.md").write_text(_card(trained, dtype), encoding="utf-8")
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # the library's files are the owner's alone
+    source = {"step": trained.step, "identity": dict(trained.identity), "data": trained.state["data"]}
+    files = {path.name: _digest(path) for path in sorted(folder.iterdir())}
+    write_json(folder / MANIFEST, {"kind": "model", "dtype": dtype, **source, "files": files})
+    for path in folder.iterdir():
+        sync(path)
+    sync(folder)
+    return sum(tensor.numel() for tensor in tensors.values())
 
 
 def transformers_config(settings: Settings, vocab_size: int) -> dict[str, Any]:

@@ -237,7 +237,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(run, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "file", "hf"]
 
 
-def test_an_export_that_fails_leaves_the_earlier_one(run, tmp_path, monkeypatch):
+def test_an_export_that_fails_leaves_the_earlier_one(run, tmp_path, monkeypatch, capsys):
     assert exported(run / "checkpoints" / "step_00000010", tmp_path / "hf") == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "hf").iterdir()}
 
@@ -245,9 +245,11 @@ def test_an_export_that_fails_leaves_the_earlier_one(run, tmp_path, monkeypatch)
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(export, "sync", full)
-    with pytest.raises(OSError, match="No space left"):
-        export.export(run, tmp_path / "hf", tokenizer=None, dtype="float32")
+    assert exported(run, tmp_path / "hf") == 1
+    assert "hf: cannot be written (" in (err := capsys.readouterr().err)
+    assert "No space left on device" in err
     assert {path.name: path.read_bytes() for path in (tmp_path / "hf").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 
 def damage(path):
@@ -269,6 +271,8 @@ def test_damage_is_named_and_the_one_before_taken(copy, tmp_path, capsys):
     assert "all its checkpoints are damaged" in capsys.readouterr().err
     assert exported(tmp_path / "absent", tmp_path / "other") == 1
     assert "absent: holds no checkpoint" in capsys.readouterr().err
+    assert exported(copy.parent.parent, tmp_path / "other") == 1  # the folder of the whole run
+    assert f"Name the folder of a run, such as {copy}." in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
 
