@@ -80,6 +80,7 @@ class Settings:
         max_skips: So many skipped steps within `skip_window` make the run go back to the last checkpoint before them, and go on
             behind them.
         max_rollbacks: The run fails after so many.
+        loggers: Dashboards that get every line of metrics.jsonl and timings.jsonl too; each needs the extra of its name.
         max_minutes: Save and exit with code 85 after so many minutes; null: no limit.
         threads: CPU threads. From the preset, never from the machine: sums depend on it.
         device: `auto` takes CUDA if there is a GPU.
@@ -129,6 +130,7 @@ class Settings:
     skip_window: int = 128
     max_skips: int = 10
     max_rollbacks: int = 3
+    loggers: list[Literal["tensorboard", "wandb", "trackio"]] = dataclasses.field(default_factory=list)
     max_minutes: float | None = None
     threads: int = 4
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -189,7 +191,7 @@ class Settings:
 # Settings that a run may change between two starts: they say how it runs, not what it computes (micro_batch, parallel:
 # but for the rounding of sums).
 FREE_SETTINGS = frozenset(
-    {"max_minutes", "save_every", "keep_last", "keep_every", "max_skips", "micro_batch", "parallel"}
+    {"max_minutes", "save_every", "keep_last", "keep_every", "max_skips", "micro_batch", "parallel", "loggers"}
 )
 
 

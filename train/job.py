@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train import answers, checkpoint, evaluate, metrics, model
+from train import answers, checkpoint, evaluate, loggers, metrics, model
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
 from train.schedule import decay_ends, learning_rate, warmup_steps
@@ -73,6 +73,19 @@ class Job:
             every is not None and step % every == 0 for every in (self.settings.save_every, self.settings.keep_every)
         )
 
+    def announcement(self) -> str:
+        """Return what will happen, for a reader."""
+        settings, train = self.settings, self.data.train
+        threads = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
+        return (
+            f"model   {self.config.preset}, seed {self.config.seed}: {settings.parameters(self.vocab_size):,} parameters, "
+            f"{settings.trunk_parameters:,} of them in the trunk\n"
+            f"data    {self.num_steps:,} steps of {train.batch_tokens:,} tokens, {self.num_steps * train.batch_tokens:,} in all; "
+            f"validation: {', '.join(self.data.validation) or 'none'}\n"
+            f"device  {self.device.type}, {self.precision}, {threads}, micro-batches of {settings.micro_batch} x "
+            f"{settings.context} tokens{', compiled' if self.compiled else ''}"
+        )
+
     def rate(self, step: int) -> float:
         """Return the learning rate of update `step`, counted from 0."""
         return learning_rate(
@@ -90,6 +103,7 @@ class Job:
 def settle(config: RunConfig) -> Job:
     """Open the data and resolve every `auto`."""
     settings = config.settings
+    loggers.check(settings.loggers)
     data = open_data(config.tokens, config.mixture, settings, answers=config.answers, tasks=config.tasks)
     device = choose_device(config.path, settings.device)
     on_gpu = device.type == "cuda"
@@ -176,7 +190,7 @@ def summary(job: Job) -> dict[str, Any]:
     saved = checkpoint.load(output / "checkpoints" / f"step_{job.num_steps:08d}")
     draws: dict[str, int] = saved.state["draws"]
     epochs = job.data.train.epochs(draws)
-    unused = job.data.train.plan.num_slots - job.num_steps * job.data.train.batch_windows
+    unused = job.data.train.num_slots - job.num_steps * job.data.train.batch_windows
     return {
         "completed": True,
         "preset": job.config.preset,
@@ -184,7 +198,7 @@ def summary(job: Job) -> dict[str, Any]:
         "parameters": job.settings.parameters(job.vocab_size),
         "steps": job.num_steps,
         "tokens": job.num_steps * job.data.train.batch_tokens,
-        "windows_unused": unused,  # at the end of the mixture: less than one batch
+        "windows_unused": unused,  # at the end: less than one batch
         "skipped_steps": len(saved.state["skipped"]),
         "jumped_steps": sum(last - first + 1 for first, last in saved.state["jumped"]),
         "rollbacks": len(saved.state["jumped"]),
@@ -200,6 +214,13 @@ def summary(job: Job) -> dict[str, Any]:
         "precision": job.precision,
         "compile": job.compiled,
     }
+
+
+def told(summary: Mapping[str, Any], place: Path) -> str:
+    """Return what a complete run came to, for a reader."""
+    scores = [f"{name} {score['bits_per_byte']:.4f}" for name, score in summary["validation"].items()]
+    bits = f"; bits/byte: {', '.join(scores)}" if scores else ""
+    return f"done: {summary['steps']:,} steps, {summary['tokens']:,} tokens, loss {summary['last_loss']:.4f}{bits}; {place}"
 
 
 def _answers(job: Job) -> dict[str, Any]:

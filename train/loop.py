@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train import answers, checkpoint, evaluate, guard, metrics, model, probe, scoring, tasks
+from train import answers, checkpoint, evaluate, guard, loggers, metrics, model, probe, scoring, tasks
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, joined, kind
 from train.guard import Guard
-from train.job import Job, fix_arithmetic, read_json, refuse_change, settle, summary
+from train.job import Job, fix_arithmetic, read_json, refuse_change, settle, summary, told
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 
@@ -94,11 +94,14 @@ def run(config: RunConfig) -> int:
         checkpoint.write_json(resolved, job.record() | machine)
         for name, reason in job.data.skipped.items():
             metrics.say(f"source '{name}': {reason}.")
+        metrics.say(job.announcement())
         stop = StopRequest(job.settings.max_minutes)
         with stop.listening():
             code = train(job, saved, stop, ranks, spread)
         if code == DONE and ranks.first:
-            checkpoint.write_json(ended, summary(job))
+            result = summary(job)
+            checkpoint.write_json(ended, result)
+            metrics.say(told(result, ended))
         return code
 
 
@@ -114,13 +117,17 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
         state = _restore(saved, learner)
         metrics.say(f"resuming from {saved.path.name} of {job.num_steps} steps")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
+    opened = loggers.Start(job.config.output, job.identity(), state.step)
     log = metrics.RunLog(
         job.config.output,
         num_steps=job.num_steps,
+        eval_every=settings.eval_every,
+        save_every=settings.save_every,
         metrics_bytes=0 if saved is None else saved.state["metrics_bytes"],
         flops_per_token=model.flops_per_token(settings, job.vocab_size),
         device=device,
         num_devices=ranks.size,
+        dashboards=loggers.open_all(settings.loggers, opened) if ranks.first else (),
     )
 
     def score(rows: Sequence[scoring.Row]) -> list[scoring.Scored]:
@@ -129,6 +136,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             eos_id=data.eos_id, whole_batches=job.compiled, autocast=autocast, ranks=ranks,
         )  # fmt: skip
 
+    @log.clock.timed("evaluation")
     @replica.evaluating()
     def validate() -> None:
         found = {name: evaluate.document_nats(part, score) for name, part in data.validation.items()}
@@ -144,6 +152,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             if state.step == job.num_steps:
                 checkpoint.write_json(job.config.output / "answers.json", answers.records(data.answers, nats))
 
+    @log.clock.timed("tasks")
     @replica.evaluating()
     def measure_tasks() -> None:
         outcomes = tasks.measure(data.tasks, score)
@@ -156,12 +165,13 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
         if state.step == 0:
             validate()
         while state.step < job.num_steps:
-            log.start_clock()
+            log.clock.start()
             rate = job.rate(state.step)
             updates.set_learning_rate(rate)
-            batch = data.train.batch(state.step)  # (S, T)
-            num_targets = batch[1].size
-            inputs, targets = (part.to(device) for part in ranks.rows(*map(torch.from_numpy, batch)))
+            with log.clock.timed("data"):
+                batch = data.train.batch(state.step)  # (S, T)
+                num_targets = batch[1].size
+                inputs, targets = (part.to(device) for part in ranks.rows(*map(torch.from_numpy, batch)))
             nats = torch.zeros((), dtype=torch.float64, device=device)
             for start in range(0, len(inputs), job.micro_batch):
                 end = start + job.micro_batch
@@ -186,7 +196,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             due = state.step == 1 or state.step % settings.log_every == 0 or last
             # Waits for a GPU, so that the clock is right.
             seen = guard.read(state.recent, state.step - len(state.recent) + 1) if due or save else []
-            log.stop_clock(num_targets)
+            log.clock.stop(num_targets)
             rolled_back = False
             if due:
                 _record(job, state, log, seen, rate)
@@ -196,7 +206,8 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             if data.tasks and (decayed or (settings.tasks_every and state.step % settings.tasks_every == 0)):
                 measure_tasks()
             if rolled_back or decayed or (save and not seen[-1].skipped):  # within a burst nothing new is worth keeping
-                _save(job, state, learner, log, store)
+                with log.clock.timed("saving"):
+                    _save(job, state, learner, log, store)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
+
+from train.loggers import Logger, numbers
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -26,11 +30,65 @@ PEAK_FLOPS = {
 }  # fmt: skip
 
 
-class RunLog:
-    """Writes metrics.jsonl, timings.jsonl and lines for a reader on stderr.
+class Clock:
+    """Seconds by what they were spent on, and from them the time that is left."""
 
-    metrics.jsonl holds nothing that may differ between two runs. When a run resumes, what was written after its
-    checkpoint is cut off and comes again.
+    def __init__(self, *, num_steps: int, eval_every: int, save_every: int) -> None:
+        self._num_steps = num_steps
+        self._every = {"evaluation": eval_every, "saving": save_every}
+        self._latest: dict[str, float] = {}  # seconds that one evaluation, one save took
+        self._since: dict[str, float] = defaultdict(float)  # seconds since the last line
+        self._tokens = self._steps = 0  # trained on since the last line
+        self._started = time.perf_counter()
+        self._lines = 0
+        self._pace = (0.0, 0.0)  # seconds and steps, older lines weighing less
+
+    @contextlib.contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Count the block's seconds as `data` (inside of a step), `evaluation`, `tasks` or `saving`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._latest[what] = time.perf_counter() - started
+            self._since[what] += self._latest[what]
+
+    def start(self) -> None:
+        """Begin a step: evaluation and saving are not counted as its speed."""
+        self._started = time.perf_counter()
+
+    def stop(self, tokens: int) -> None:
+        """End the step, in which `tokens` were trained on."""
+        self._since["training"] += time.perf_counter() - self._started
+        self._tokens += tokens
+        self._steps += 1
+
+    def line(self) -> dict[str, float]:
+        """Return the seconds since the last line and the tokens per second of training, and begin the next line."""
+        seconds = self._since["training"]
+        older = 0.9 if self._lines > 1 else 0.0  # the first line has what only a start costs: compilation, cold caches
+        self._pace = (older * self._pace[0] + seconds, older * self._pace[1] + self._steps)
+        speed = self._tokens / seconds if seconds > 0 else 0.0
+        spent = {f"{what}_seconds": round(self._since[what], 6) for what in ("data", "evaluation", "tasks", "saving")}
+        self._lines += 1
+        self._tokens = self._steps = 0
+        self._since.clear()
+        return {"seconds": round(seconds, 6), "tokens_per_second": round(speed, 1), **spent}
+
+    def left(self, step: int) -> float:
+        """Return the seconds from the line of `step` to the end, with the evaluations and saves to come."""
+        seconds, steps = self._pace
+        total = (self._num_steps - step) * seconds / steps if steps else 0.0
+        for what, every in self._every.items():  # those at `step` are still to come, and one is always at the end
+            total += self._latest.get(what, 0.0) * ((self._num_steps - 1) // every - (step - 1) // every + 1)
+        return total
+
+
+class RunLog:
+    """Writes metrics.jsonl, timings.jsonl and lines for a reader on stderr, and passes the numbers to dashboards.
+
+    Its `clock` is the loop's to start and stop. metrics.jsonl holds nothing that may differ between two runs. When a run
+    resumes, what was written after its checkpoint is cut off and comes again.
     """
 
     def __init__(
@@ -38,20 +96,26 @@ class RunLog:
         folder: Path,
         *,
         num_steps: int,
+        eval_every: int,
+        save_every: int,
         metrics_bytes: int,
         flops_per_token: int,
         device: torch.device,
         num_devices: int = 1,
+        dashboards: Sequence[Logger] = (),
     ) -> None:
         """Open the files.
 
         Args:
             folder: The run's output.
             num_steps: Of the whole run.
+            eval_every: Steps, for the time that is left.
+            save_every: Steps, for the time that is left.
             metrics_bytes: Length of metrics.jsonl at the checkpoint that the run resumes from; 0 at the start.
             flops_per_token: For the model FLOPs utilisation.
             device: Where the run computes.
             num_devices: How many of them share the work.
+            dashboards: Get every line too; closed with the log.
         """
         path = folder / "metrics.jsonl"
         self._metrics = path.open("ab")
@@ -62,25 +126,13 @@ class RunLog:
         self._timings = (folder / "timings.jsonl").open("ab")
         if not metrics_bytes:
             self._timings.truncate(0)
+        self.clock = Clock(num_steps=num_steps, eval_every=eval_every, save_every=save_every)
         self._num_steps = num_steps
         self._flops_per_token = flops_per_token
         self._device = device
         peak = peak_flops(device)
         self._peak = None if peak is None else peak * num_devices
-        self._seconds = 0.0  # spent in training since the last line
-        self._tokens = 0  # trained on since the last line
-        self._started: float | None = None
-
-    def start_clock(self) -> None:
-        """Begin a stretch of training: evaluation and saving are not counted as its speed."""
-        self._started = time.perf_counter()
-
-    def stop_clock(self, tokens: int) -> None:
-        """End the stretch, in which `tokens` were trained on."""
-        assert self._started is not None, "start_clock comes first"
-        self._seconds += time.perf_counter() - self._started
-        self._tokens += tokens
-        self._started = None
+        self._dashboards = list(dashboards)
 
     def training(
         self,
@@ -94,40 +146,35 @@ class RunLog:
     ) -> None:
         """Record the mean loss since the last record, further figures of the objective, and the speed."""
         line = {"step": step, "tokens": tokens, "loss": loss, "lr": lr, "grad_norm": grad_norm, **figures}
-        _write(self._metrics, line)
-        per_second = self._tokens / self._seconds if self._seconds > 0 else 0.0
-        flops = per_second * self._flops_per_token
-        timing = {
-            "step": step,
-            "seconds": round(self._seconds, 6),
-            "tokens_per_second": round(per_second, 1),
-            "memory_bytes": memory_bytes(self._device),
-            "flops_per_second": round(flops),
-            "mfu": None if self._peak is None else round(flops / self._peak, 4),
-        }
-        _write(self._timings, timing)
-        left = (self._num_steps - step) * (tokens // step) / per_second if per_second else 0.0
-        say(
-            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  loss {loss:.4f}  lr {lr:.2e}  "
-            f"{per_second:,.0f} tokens/s  eta {duration(left)}"
+        self._write(self._metrics, line, "training/")
+        spent = self.clock.line()
+        flops = spent["tokens_per_second"] * self._flops_per_token
+        mfu = None if self._peak is None else round(flops / self._peak, 4)
+        memory = memory_bytes(self._device)
+        timing = {"step": step, **spent, "memory_bytes": memory, "flops_per_second": round(flops), "mfu": mfu}
+        self._write(self._timings, timing, "timings/")
+        self._say(
+            step,
+            f"loss {loss:.4f}  lr {lr:.2e}  {spent['tokens_per_second']:,.0f} tokens/s  "
+            f"{'' if mfu is None else f'mfu {mfu:.1%}  '}eta {duration(self.clock.left(step))}",
         )
-        self._seconds, self._tokens = 0.0, 0
 
     def skipped(self, *, step: int, fault: Mapping[str, Any]) -> None:
         """Record a step without an update: why, and what it read."""
-        _write(self._metrics, {"step": step, "skipped": fault})
+        self._write(self._metrics, {"step": step, "skipped": fault})
         ids = list(dict.fromkeys(name for window in fault["windows"] for name in window["documents"]))
-        say(
-            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  skipped: {fault['reason']}; documents {', '.join(ids[:3])}"
-            + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        self._say(
+            step,
+            f"skipped: {fault['reason']}; documents {', '.join(ids[:3])}"
+            + (f" and {len(ids) - 3} more" if len(ids) > 3 else ""),
         )
 
     def rolled_back(self, *, step: int, to: int, why: str) -> None:
         """Record that the weights of step `to` took the place of those of `step`."""
-        _write(self._metrics, {"step": step, "rolled_back": {"to": to, "first_jumped": to + 1, "last_jumped": step}})
-        say(
-            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  {why}: back to the weights of step {to}, on behind step {step}"
+        self._write(
+            self._metrics, {"step": step, "rolled_back": {"to": to, "first_jumped": to + 1, "last_jumped": step}}
         )
+        self._say(step, f"{why}: back to the weights of step {to}, on behind step {step}")
 
     def validation(
         self,
@@ -138,28 +185,25 @@ class RunLog:
     ) -> None:
         """Record the scores of all validation sets, each of which can say itself in words, and further keys of the line."""
         validation = {name: asdict(score) for name, score in scores.items()}
-        _write(self._metrics, {"step": step, "validation": validation, **further})
+        self._write(self._metrics, {"step": step, "validation": validation, **further})
         parts = (f"{name} {score}" for name, score in scores.items())
-        say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  validation: " + ", ".join(parts))
+        self._say(step, "validation: " + ", ".join(parts))
 
     def answers(self, *, step: int, groups: Mapping[str, Mapping[str, float]]) -> None:
         """Record the mean bits per byte of each group of gold answers."""
-        _write(self._metrics, {"step": step, "answers": groups})
+        self._write(self._metrics, {"step": step, "answers": groups})
         parts = (f"{name} {one['bits_per_byte']:.4f} bits/byte ({one['items']})" for name, one in groups.items())
-        say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  gold answers: " + ", ".join(parts))
+        self._say(step, "gold answers: " + ", ".join(parts))
 
     def tasks(self, *, step: int, scores: Mapping[str, Any]) -> None:
         """Record the scores of all tasks, and their mean."""
-        _write(self._metrics, {"step": step, **scores})
+        self._write(self._metrics, {"step": step, **scores})
         parts = (
             f"{name} {one['centred']:+.3f} ({one['score']:.1%}, {one['bits_per_byte']:.3f} bits/byte)"
             for name, one in scores["tasks"].items()
         )
         mean = scores["tasks_mean"]["centred"]
-        say(
-            f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  tasks, centred on chance: {mean:+.3f}: "
-            + ", ".join(parts)
-        )
+        self._say(step, f"tasks, centred on chance: {mean:+.3f}: " + ", ".join(parts))
 
     def sync(self) -> int:
         """Make metrics.jsonl durable and return its length in bytes."""
@@ -167,9 +211,30 @@ class RunLog:
         return os.fstat(self._metrics.fileno()).st_size
 
     def close(self) -> None:
-        """Close the files."""
+        """Close files and dashboards."""
         self._metrics.close()
         self._timings.close()
+        for one in tuple(self._dashboards):
+            self._try(one, one.close)
+
+    def _write(self, file: IO[bytes], line: Mapping[str, Any], prefix: str = "") -> None:
+        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+        file.flush()
+        for one in tuple(self._dashboards):
+            self._try(one, one.log, line["step"], numbers(line, prefix))
+
+    def _try(self, dashboard: Logger, call: Callable[..., None], *arguments: Any) -> None:
+        """Call a dashboard; one that fails is told once and left out: it must not cost the run."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._dashboards.remove(dashboard)
+            say(
+                f"{type(dashboard).__name__}: {type(error).__name__}: {error}. Left out from here on; metrics.jsonl has all."
+            )
+
+    def _say(self, step: int, text: str) -> None:
+        say(f"step {step:>{len(str(self._num_steps))}}/{self._num_steps}  {text}")
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -215,8 +280,3 @@ def say(text: str) -> None:
     """Print a line for the reader; of the processes that torchrun starts, the first speaks for all."""
     if os.environ.get("RANK", "0") == "0":
         print(text, file=sys.stderr, flush=True)
-
-
-def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:
-    file.write((json.dumps(line, allow_nan=False) + "\n").encode())
-    file.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -185,7 +186,12 @@ def test_run_by_the_command_line(make_folder):
     config = make_folder(steps=12).config("a")
     code, _, err = output("run", config, env=os.environ | {"OMP_NUM_THREADS": "7"})
     assert code == 0, err
+    assert "12 steps of 32 tokens, 384 in all; validation: books, web" in err
+    assert "cpu, float32, 1 thread, micro-batches of 4 x 8 tokens" in err
     assert "step 12/12  loss" in err
+    assert re.search(
+        r"done: 12 steps, 384 tokens, loss \d\.\d{4}; bits/byte: books \d\.\d{4}, web .*summary\.json$", err, re.M
+    )
     assert json.loads((config.parent / "summary.json").read_text())["completed"] is True
     code, _, err = output("run", config)
     assert code == 0

@@ -9,15 +9,16 @@ from train import metrics
 from train.evaluate import Score
 
 
-def open_log(folder, metrics_bytes=0):
+def open_log(folder, metrics_bytes=0, dashboards=()):
     return metrics.RunLog(
-        folder, num_steps=100, metrics_bytes=metrics_bytes, flops_per_token=1000, device=torch.device("cpu")
-    )
+        folder, num_steps=100, eval_every=30, save_every=50, metrics_bytes=metrics_bytes, flops_per_token=1000,
+        device=torch.device("cpu"), dashboards=dashboards,
+    )  # fmt: skip
 
 
 def record(log, step):
-    log.start_clock()
-    log.stop_clock(64)
+    log.clock.start()
+    log.clock.stop(64)
     log.training(step=step, tokens=64 * step, loss=3.25, lr=0.001, grad_norm=1.5)
 
 
@@ -81,6 +82,48 @@ def test_no_number_that_is_none_reaches_the_log(tmp_path):
 )
 def test_durations_are_readable(seconds, text):
     assert metrics.duration(seconds) == text
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock whose time is set by hand: now[0]."""
+    time = [0.0]
+    monkeypatch.setattr(metrics.time, "perf_counter", lambda: time[0])
+    return time
+
+
+def test_time_left_counts_the_evaluations_and_saves_to_come(now):
+    clock = metrics.Clock(num_steps=100, eval_every=30, save_every=50)
+
+    def spend(what, seconds):
+        with clock.timed(what):
+            now[0] += seconds
+
+    def steps(count, seconds):
+        for _ in range(count):
+            clock.start()
+            spend("data", seconds / 4)
+            now[0] += seconds * 3 / 4
+            clock.stop(64)
+
+    spend("evaluation", 7.0)  # before the first step
+    steps(1, 20.0)  # compiles
+    assert clock.line() == {
+        "seconds": 20.0, "tokens_per_second": 3.2, "data_seconds": 5.0, "evaluation_seconds": 7.0, "tasks_seconds": 0.0,
+        "saving_seconds": 0.0,
+    }  # fmt: skip
+    assert clock.left(1) == pytest.approx(99 * 20 + 4 * 7)  # evaluated at 30, 60, 90, 100
+    steps(49, 2.0)
+    spend("evaluation", 5.0)
+    assert clock.line()["tokens_per_second"] == 32
+    # the start's slow step weighs nothing; evaluations at 60, 90, 100; no save was seen yet
+    assert clock.left(50) == pytest.approx(50 * 2 + 3 * 5)
+    spend("saving", 3.0)
+    steps(10, 4.0)
+    assert clock.line()["saving_seconds"] == 3
+    # seconds a step: (0.9 * 98 + 40) / (0.9 * 49 + 10); evaluations at 60, 90, 100; a save at 100
+    assert clock.left(60) == pytest.approx(40 * 128.2 / 54.1 + 3 * 5 + 3)
+    assert clock.left(100) == pytest.approx(5 + 3)  # the last evaluation and the last save follow the last line
 
 
 def test_a_cpu_has_no_peak():

@@ -92,15 +92,18 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
     log = metrics.RunLog(
         job.config.output,
         num_steps=job.num_steps,
+        eval_every=settings.eval_every,
+        save_every=settings.save_every,
         metrics_bytes=0 if saved is None else saved.state["metrics_bytes"],
         flops_per_token=model.flops_per_token(settings, job.vocab_size),
         device=device,
     )
     with contextlib.closing(log):
         if state.step == 0:
-            _measure(job, state, objective, scorer, log)
+            with log.clock.timed("evaluation"):
+                _measure(job, state, objective, scorer, log)
         while state.step < job.num_steps:
-            log.start_clock()
+            log.clock.start()
             rate = job.rate(state.step)
             updates.set_learning_rate(rate)
             batch = job.batches.at(state.step)
@@ -121,14 +124,16 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
             last = state.step == job.num_steps
             due = state.step == 1 or state.step % settings.log_every == 0 or last
             means = _means(state, objective) if due else {}  # waits for a GPU, so that the clock is right
-            log.stop_clock(tokens)
+            log.clock.stop(tokens)
             if due:
                 _record(state, log, means, rate)
             if state.step % settings.eval_every == 0 or last:
-                _measure(job, state, objective, scorer, log)
+                with log.clock.timed("evaluation"):
+                    _measure(job, state, objective, scorer, log)
             code = None if last else stop.code
             if state.step % settings.save_every == 0 or last or code is not None:
-                _save(job, state, objective, decoder, updates, log)
+                with log.clock.timed("saving"):
+                    _save(job, state, objective, decoder, updates, log)
             if code is not None:
                 metrics.say(f"stopped after step {state.step} of {job.num_steps}; start again to go on")
                 return code
