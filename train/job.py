@@ -82,8 +82,8 @@ class Job:
             f"{settings.trunk_parameters:,} of them in the trunk\n"
             f"data    {self.num_steps:,} steps of {train.batch_tokens:,} tokens, {self.num_steps * train.batch_tokens:,} in all; "
             f"validation: {', '.join(self.data.validation) or 'none'}\n"
-            f"device  {self.device.type}, {self.precision}, {threads}, micro-batches of {settings.micro_batch} x "
-            f"{settings.context} tokens{', compiled' if self.compiled else ''}"
+            f"device  {self.device.type}, {self.precision}, {threads}, micro-batch {settings.micro_batch}, "
+            f"context {settings.context}{', compiled' if self.compiled else ''}"
         )
 
     def rate(self, step: int) -> float:

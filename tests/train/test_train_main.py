@@ -187,7 +187,7 @@ def test_run_by_the_command_line(make_folder):
     code, _, err = output("run", config, env=os.environ | {"OMP_NUM_THREADS": "7"})
     assert code == 0, err
     assert "12 steps of 32 tokens, 384 in all; validation: books, web" in err
-    assert "cpu, float32, 1 thread, micro-batches of 4 x 8 tokens" in err
+    assert "cpu, float32, 1 thread, micro-batch 4, context 8" in err
     assert "step 12/12  loss" in err
     assert re.search(
         r"done: 12 steps, 384 tokens, loss \d\.\d{4}; bits/byte: books \d\.\d{4}, web .*summary\.json$", err, re.M
