@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from train.tuning.examples import Example, IntArray, Row
+from train.data import IntArray
+from train.tuning.examples import Example, Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from curate.errors import InputError
 from curate.tokens.tokenizer import Tokenizer
 from train.config import TrainError
 
-IntArray = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]  # half of what batches take: all examples lie in memory
 Segment = tuple[str, bool]  # text, and whether it is a response
 
 _TURNS = {"system": "System: {}\n\n", "user": "User: {}\n\n"}
@@ -54,7 +54,7 @@ class Row:
         num_bytes: UTF-8 bytes of the targets.
     """
 
-    tokens: IntArray
+    tokens: Ids
     is_target: npt.NDArray[np.bool_]
     num_bytes: int
 
@@ -169,16 +169,16 @@ class _Encoder:
     def __init__(self, tokenizer: Tokenizer, context: int) -> None:
         self._tokenizer = tokenizer
         self._context = context
-        self._end = np.array([tokenizer.eos_id], np.int64)
+        self._end = np.array([tokenizer.eos_id], np.int32)
         # A document in training follows the end of another.
         begin = [tokenizer.eos_id] if tokenizer.bos_id is None else [tokenizer.eos_id, tokenizer.bos_id]
-        self._begin = np.array(begin, np.int64)
+        self._begin = np.array(begin, np.int32)
         self._token_bytes = tokenizer.token_bytes()
 
     def rows(self, head: Sequence[Segment], responses: Sequence[str]) -> tuple[tuple[Row, ...], bool]:
         """Return a row for each response, none if one is too long, and whether the head was cut."""
         texts = [text for text, _ in head]
-        encoded = [ids.astype(np.int64) for ids in self._tokenizer.encode_batch([*texts, *responses])]
+        encoded = [ids.astype(np.int32) for ids in self._tokenizer.encode_batch([*texts, *responses])]
         ends = [np.concatenate([ids, self._end]) for ids in encoded[len(head) :]]
         room = self._context + 1 - max(ids.size for ids in ends)
         if room < 1:
