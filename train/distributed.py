@@ -152,9 +152,13 @@ class Replica:
         self.decoder = decoder
         self.objective = Objective(decoder, compiled=compiled, z_loss=z_loss)
         self.kind = kind
-        if compiled:  # with several ranks by blocks: a gradient is on its way as soon as its block is done
-            for module in (decoder,) if kind == "single" else decoder.blocks:
-                module.compile(dynamic=False)
+        if compiled and kind == "single":
+            decoder.compile(dynamic=False)
+        elif (
+            compiled
+        ):  # by blocks: a gradient is on its way as soon as its block is done; without the hooks that send it
+            for block in decoder.blocks:
+                block.forward = torch.compile(block.forward, dynamic=False)
         self._training: nn.Module = self.objective
         if self.kind == "ddp":
             ddp = nn.parallel.DistributedDataParallel
@@ -164,10 +168,13 @@ class Replica:
             self._training = ddp(self.objective, gradient_as_bucket_view=True, **constant)
             self._training.register_comm_hook(None, lambda _, bucket: _summed(bucket))
         elif self.kind == "fsdp":
+            from torch.distributed.device_mesh import init_device_mesh
             from torch.distributed.fsdp import FSDPModule, fully_shard
 
+            # Named: where there is a GPU, a model on the CPU would be taken there.
+            mesh = init_device_mesh(next(decoder.parameters()).device.type, (torch.distributed.get_world_size(),))
             for module in (*decoder.blocks, self.objective):
-                fully_shard(module)
+                fully_shard(module, mesh=mesh)
                 assert isinstance(module, FSDPModule)
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)

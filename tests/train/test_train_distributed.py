@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,26 @@ def test_half_of_torchruns_environment_is_refused(make_folder, monkeypatch):
         joined(config),
     ):
         pass
+
+
+@pytest.mark.slow
+def test_a_rank_that_does_not_answer_is_not_waited_for_for_ever(make_folder, monkeypatch):
+    config = make_folder(steps=6).config("a")
+    monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=3))
+
+    def sleepy(rank):
+        real = TrainingData.batch
+
+        def batch(data, step):
+            if (rank, step) == (1, 2):
+                time.sleep(15)
+            return real(data, step)
+
+        TrainingData.batch = batch
+
+    codes, said = together(config, 2, sleepy)
+    assert codes == [1, 1]
+    assert "rank 0 of 2: another rank ended, or did not answer within 0:00:03" in said
 
 
 @pytest.mark.slow
