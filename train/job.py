@@ -139,6 +139,11 @@ def fix_arithmetic(threads: int, device: torch.device) -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host on the device. From pinned memory: else the host would wait there for all steps before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def choose_device(config: Path, wanted: str) -> torch.device:
     """Return the device that a config's setting means here."""
     cuda = torch.cuda.is_available()

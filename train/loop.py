@@ -17,7 +17,7 @@ from train import answers, checkpoint, evaluate, guard, loggers, metrics, model,
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, joined, kind
 from train.guard import Guard
-from train.job import Job, fix_arithmetic, read_json, refuse_change, settle, summary, told
+from train.job import Job, fix_arithmetic, read_json, refuse_change, sent, settle, summary, told
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 
@@ -171,7 +171,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             with log.clock.timed("data"):
                 batch = data.train.batch(state.step)  # (S, T)
                 num_targets = batch[1].size
-                inputs, targets = (part.to(device) for part in ranks.rows(*map(torch.from_numpy, batch)))
+                inputs, targets = (sent(part, device) for part in ranks.rows(*map(torch.from_numpy, batch)))
             nats = torch.zeros((), dtype=torch.float64, device=device)
             for start in range(0, len(inputs), job.micro_batch):
                 end = start + job.micro_batch

@@ -1,7 +1,7 @@
 """Head and cross-entropy, in chunks of rows, with z-loss.
 
-Torch has the like since 2.12 (`linear_cross_entropy`). Ours stays because torch's sums in float32, knows no z-loss, and
-takes 1.7 times as long on a CPU (`benchmarks/results/trainer.md`).
+Newer versions of torch have the like (`linear_cross_entropy`). Ours stays because torch's sums in float32, knows no z-loss, and
+takes longer on a CPU (`benchmarks/results/trainer.md`).
 """
 
 from __future__ import annotations
