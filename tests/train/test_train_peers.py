@@ -1,6 +1,6 @@
 """Exported models read by transformers and lm-evaluation-harness, where there is a Python that has them.
 
-CURATE_TRAIN_PEERS names it: a Python with torch, transformers and lm-eval (its extra `hf`). Nothing here needs a network.
+CURATE_TRAIN_PEERS names it: a Python with what the extra `eval` installs. Nothing here needs a network.
 """
 
 from __future__ import annotations
