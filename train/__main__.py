@@ -62,6 +62,17 @@ _SAMPLE = """\
 Prints a text and how the model of CHECKPOINT goes on, to the end of the document or --tokens further. Only text goes to
 standard output; notes go to standard error. The same seed gives the same text, on the CPU to the last character.
 """
+_LADDER = """\
+Trains sizes one after another, each on `multiple` times its parameters in tokens, and fits loss = E + A C^-alpha over the
+training FLOPs C (Hoffmann et al. 2022, arXiv:2203.15556). CONFIG, a JSON file:
+
+  {"sizes": ["15m", {"layers": 6, "dim": 256, "heads": 4}], "multiple": 20, "count": "all", "seeds": [0, 1],
+   "tokens": "tokens", "mixture": "mixture.json", "output": "ladder", "overrides": {"eval_every": 1000}}
+
+`count` says which parameters: all, or those of the trunk. Each run is a folder OUTPUT/SIZE/SEED of `python -m train run` on the
+first tokens of the mixture; what is complete is not trained again. Writes OUTPUT/ladder.json and prints its table. With fewer
+than four sizes E is 0. Intervals are 95 %, by parametric bootstrap; one that is no use says "cannot tell".
+"""
 _EXPORT = """\
 Writes a trained model as a folder that transformers opens, and with it vLLM, llama.cpp and lm-evaluation-harness:
 
@@ -97,6 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ranged.add_argument("--low", type=float, default=1e-6, metavar="RATE", help="first rate (default: 1e-6)")
     ranged.add_argument("--high", type=float, default=1.0, metavar="RATE", help="last rate (default: 1)")
     ranged.add_argument("--steps", type=int, default=200, metavar="N", help="steps in between (default: 200)")
+    laddered = commands.add_parser(
+        "ladder", help="train several sizes and fit a power law", description=_LADDER,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    laddered.add_argument("config", type=Path, metavar="CONFIG", help="config of the ladder")
+    laddered.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
+    laddered.add_argument("--predict", choices=list(configuration.PRESETS), metavar="NAME", help="preset to predict")
     presets = commands.add_parser(
         "presets",
         help="list the presets, or show one with all settings",
@@ -166,6 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             range_check.check(range_config, low=options.low, high=options.high, steps=options.steps)
             return 0
+        if options.command == "ladder":
+            from train import ladder
+
+            return ladder.run(ladder.load(options.config), jobs=max(1, options.jobs), predict=options.predict)
         if options.command == "check":
             configuration.load(options.config)
             return 0
