@@ -220,15 +220,17 @@ class Store:
 def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:
     """Return the checkpoint in a folder, or the newest undamaged one of a run's folder; changes nothing there.
 
+    Only its weights are read and verified, a third of it: a copy may lack the optimizer's state.
+
     Raises:
         TrainError: If there is none, or all are damaged.
     """
     if (folder / STATE).exists():
-        return load(folder)
+        return load(folder, only="model")
     listed = _listed(folder / "checkpoints") if (folder / "checkpoints").is_dir() else []
     for _, path in reversed(listed):
         try:
-            return load(path)
+            return load(path, only="model")
         except DamagedError as error:
             warn(str(error))
     what = "all its checkpoints are damaged" if listed else "holds no checkpoint"
@@ -237,8 +239,8 @@ def find(folder: Path, *, warn: Callable[[str], None]) -> Checkpoint:
     raise TrainError(f"{folder}: {what}. Name {wanted}.")
 
 
-def load(path: Path) -> Checkpoint:
-    """Read and verify one checkpoint.
+def load(path: Path, *, only: str | None = None) -> Checkpoint:
+    """Read and verify one checkpoint, or `only` one group of its tensors.
 
     Raises:
         DamagedError: Names the file, and what it has against what it should have.
@@ -254,6 +256,8 @@ def load(path: Path) -> Checkpoint:
     tensors = {}
     for name, wanted in files.items():
         file = path / name
+        if only not in (None, file.stem):
+            continue
         size = file.stat().st_size if file.exists() else None
         if size != wanted["bytes"]:
             found = "is missing" if size is None else f"has {size} bytes"

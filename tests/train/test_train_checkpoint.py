@@ -162,6 +162,14 @@ def test_a_damaged_newest_is_named_and_the_one_before_taken(tmp_path, name, dama
     assert newest(tmp_path)[0].state["note"] == "at 30"
 
 
+def test_a_reader_needs_the_weights_alone(tmp_path):
+    path = save(tmp_path / "checkpoints", 10)
+    cut(path / "optimizer.safetensors")
+    assert set(checkpoint.find(tmp_path, warn=pytest.fail).tensors) == {"model"}
+    with pytest.raises(checkpoint.DamagedError, match="optimizer"):
+        checkpoint.load(path)
+
+
 def test_a_reader_finds_the_newest_good_one_and_moves_nothing(tmp_path):
     for step in (10, 20):
         save(tmp_path / "checkpoints", step)
