@@ -189,7 +189,8 @@ def load(path: Path) -> LadderConfig:
         ConfigError: All problems at once.
     """
     kinds = {
-        "sizes": list[str | dict],  # type: ignore[type-arg] "multiple": float, "count": Literal["all", "trunk"], "seeds": list[int], "tokens": str,
+        "sizes": list[str | dict],  # type: ignore[type-arg]
+        "multiple": float, "count": Literal["all", "trunk"], "seeds": list[int], "tokens": str,
         "mixture": str, "output": str, "overrides": dict,
     }  # fmt: skip
     raw, problems = read_keys(path, kinds, optional=("multiple", "count", "seeds", "output", "overrides"))
