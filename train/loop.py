@@ -321,6 +321,8 @@ def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: 
 
 def _restore(saved: checkpoint.Checkpoint, learner: Learner) -> State:
     learner.restore(saved.tensors)
+    for named in saved.tensors.values():  # 12 bytes a parameter of the host's memory, on every rank
+        named.clear()
     device = learner.replica.decoder.embedding.weight.device
     recent = [torch.tensor(noted, dtype=torch.float64, device=device) for noted in saved.state["recent"]]
     draws, jumped = Counter(saved.state["draws"]), [(first, last) for first, last in saved.state["jumped"]]
