@@ -234,6 +234,14 @@ class Training:
         run, seed = self.curation, self.recipe.seed
         benchmarks = benchmark_inputs(self.recipe, run.cache, EVALUATE)
         check_groups(self.recipe, [one.name for one in benchmarks])
+        looked = {file.digest for one in benchmark_inputs(self.recipe, run.cache) for file in one.files}
+        if missed := [one.name for one in benchmarks if not {file.digest for file in one.files} <= looked]:
+            text = (
+                f"tasks: {', '.join(missed)}: not looked for in the training data, which may hold their answers. Name the "
+                "same files in decontaminate.benchmarks."
+            )
+            run.account.warnings.append(text)
+            run.progress.note(f"  note: {text}")
         self.task_items = run.key(
             "encode",
             evaluate=stage_key(settings),
