@@ -1,8 +1,8 @@
 """Norm, rotation and SwiGLU for the CPU without torch.compile: the same values, fewer passes over memory.
 
 Torch makes each of them of many small operations there, keeps what lies between them, and walks it again in the backward
-pass. Written out, a pass through the blocks takes 4 to 11 % less CPU time (`benchmarks/results/trainer.md`). Values are those of
-torch bit for bit, gradients but for rounding. Everywhere else the plain forms in `train.model` compute.
+pass. Written out, a pass through the blocks takes 4 to 11 % less CPU time (`benchmarks/results/trainer.md`). Values of norm
+and rotation are torch's bit for bit, the rest but for rounding. Everywhere else the plain forms in `train.model` compute.
 """
 
 from __future__ import annotations
