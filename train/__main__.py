@@ -79,6 +79,15 @@ Writes a trained model as a folder that transformers opens, and with it vLLM, ll
   AutoModelForCausalLM.from_pretrained(DIR)      LlamaForCausalLM, or Qwen3ForCausalLM with qk_norm; equal logits
   AutoTokenizer.from_pretrained(DIR)             ids as in the shards; add_bos_token=True begins a document
 """
+_EXAMPLES = """\
+examples:
+  python -m train presets demo-1m                     every setting of a preset
+  python -m train check runs/web/train/0/config.json  is this config right?
+  python -m train run runs/web/train/0/config.json    train, or go on from the newest checkpoint
+  python -m train ladder ladder.json --predict 1b     a power law over sizes, and what it says of a larger one
+
+`python -m train COMMAND --help` explains each.
+"""
 _LARGE = str(1 << 34)
 
 
@@ -89,7 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Instead of the process's own; then the process is not started anew for its environment.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m train", description="Trains small language models on token shards, to compare the data."
+        prog="python -m train",
+        description="Trains small language models on token shards, to compare the data.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(

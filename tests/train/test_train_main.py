@@ -227,6 +227,15 @@ def test_every_setting_is_explained(capsys):
     assert {name for names in starts for name in names} >= set(Settings.__dataclass_fields__)
 
 
+def test_help_names_every_command_in_a_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    for name in ("run", "check", "presets", "lr-range", "ladder", "sft", "dpo", "sample", "export"):
+        assert re.search(rf"^    {name} .*\w", told, re.M)
+    assert "python -m train ladder ladder.json --predict 1b" in told
+
+
 def test_help_teaches_and_loads_nothing_heavy():
     script = (
         "import sys\nfrom train.__main__ import main\ntry:\n    main(['run', '--help'])\nexcept SystemExit as end:\n"
