@@ -69,8 +69,8 @@ def test_the_intervals_of_a_line_hold_the_truth_as_often_as_they_say():
 
 @pytest.mark.slow
 def test_the_intervals_of_a_curve_hold_the_truth_nearly_as_often_as_they_say():
-    shares = covered(np.repeat(np.geomspace(1e16, 1e20, 6), 2), 100, e=1.7, count=100)
-    assert shares == pytest.approx([0.95, 0.95], abs=0.05)
+    shares = covered(np.repeat(np.geomspace(1e16, 1e20, 6), 2), 60, e=1.7, count=60)
+    assert shares == pytest.approx([0.95, 0.95], abs=0.08)  # three standard errors of 60 simulations
 
 
 def write(folder, **changes):
