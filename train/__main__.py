@@ -74,7 +74,7 @@ first tokens of the mixture; what is complete is not trained again. Writes OUTPU
 than four sizes E is 0. Intervals are 95 %, by parametric bootstrap; one that is no use says "cannot tell".
 """
 _EXPORT = """\
-Writes a trained model as a folder that transformers opens, and with it vLLM, llama.cpp and lm-evaluation-harness:
+Writes a trained model as a folder that transformers and lm-evaluation-harness open; others read this form as well:
 
   AutoModelForCausalLM.from_pretrained(DIR)      LlamaForCausalLM, or Qwen3ForCausalLM with qk_norm; equal logits
   AutoTokenizer.from_pretrained(DIR)             ids as in the shards; add_bos_token=True begins a document

@@ -31,7 +31,7 @@ class ConfigError(TrainError):
     exit_code = 2
 
 
-def _require(name: str, value: object, condition: bool, wanted: str) -> None:
+def require(name: str, value: object, condition: bool, wanted: str) -> None:
     if not condition:
         raise ValueError(f"{name}: must be {wanted}, is {value}.")
 
@@ -141,35 +141,35 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "eval_batch",
                      "log_every", "eval_every", "save_every", "keep_last", "max_skips", "threads"):  # fmt: skip
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        _require("micro_batch", self.micro_batch, self.micro_batch == "probe" or self.micro_batch >= 1, "at least 1")
+            require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        require("micro_batch", self.micro_batch, self.micro_batch == "probe" or self.micro_batch >= 1, "at least 1")
         for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
+            require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
         for name in ("weight_decay", "warmup_tokens", "max_rollbacks", "z_loss"):
-            _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+            require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
         for name in ("min_lr_ratio", "decay_fraction"):
-            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
+            require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("beta1", "beta2", "momentum"):
-            _require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
+            require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
         for name in ("max_tokens", "batch_windows", "tasks_every", "keep_every"):
-            _require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        _require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
-        _require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
-        _require("skip_sigma", self.skip_sigma, self.skip_sigma is None or self.skip_sigma > 0, "greater than 0")
+            require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
+        require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
+        require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
+        require("skip_sigma", self.skip_sigma, self.skip_sigma is None or self.skip_sigma > 0, "greater than 0")
         self._check_decay_points()
-        _require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
-        _require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
-        _require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
+        require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
+        require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
+        require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
 
     def _check_decay_points(self) -> None:
         points, on = self.decay_points, self.schedule == "wsd-s"
-        _require(
+        require(
             "decay_points", points, bool(points) == on, "a list of points" if on else "null unless schedule is wsd-s"
         )
         rising = all(first < second for first, second in itertools.pairwise([0, *(points or [])]))
-        _require("decay_points", points, rising, "greater than 0 and rising")
+        require("decay_points", points, rising, "greater than 0 and rising")
         alike = len({point <= 1 for point in points or []}) < 2
-        _require("decay_points", points, alike, "all shares of the run (up to 1) or all tokens")
+        require("decay_points", points, alike, "all shares of the run (up to 1) or all tokens")
 
     @property
     def head_dim(self) -> int:

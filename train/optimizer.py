@@ -15,8 +15,8 @@ MUON_STATE = ("momentum",)
 class Optimizer:
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101), or Muon for the trunk's matrices and AdamW for the rest.
 
-    Matrices decay. Norm gains do not, nor do embedding and head (OLMo-core's ladder): decay would shrink rows of rare
-    tokens, which seldom get a gradient to hold against it.
+    Matrices decay. Norm gains do not, nor do the embedding (as in OLMo-core's ladder) and the head: decay would shrink rows of
+    rare tokens, which seldom get a gradient to hold against it.
     """
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from train.config import ConfigError, check_overrides, read_keys
-from train.config import _require as require
+from train.config import require as require
 
 _HELP = """\
 Tunes a trained model on the examples of CONFIG, a JSON file:
