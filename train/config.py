@@ -32,6 +32,7 @@ class ConfigError(TrainError):
 
 
 def require(name: str, value: object, condition: bool, wanted: str) -> None:
+    """Refuse a value that a condition does not hold for: ValueError, with what was wanted."""
     if not condition:
         raise ValueError(f"{name}: must be {wanted}, is {value}.")
 
