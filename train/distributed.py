@@ -130,12 +130,12 @@ class Objective(nn.Module):
     def __init__(self, decoder: model.Decoder, *, compiled: bool, z_loss: float) -> None:
         super().__init__()
         self.decoder = decoder
-        self._loss = functools.partial(summed_loss, z_loss=z_loss, compiled=compiled)
+        self._loss = functools.partial(summed_loss, num_ids=decoder.num_ids, z_loss=z_loss, compiled=compiled)
 
     def forward(self, inputs: Tensor, targets: Tensor | None = None) -> Any:
         """Return `summed_loss` of `targets`, or without them the hidden states; both of shape (B, T)."""
         hidden = self.decoder(inputs)  # (B, T, C)
-        return hidden if targets is None else self._loss(hidden, self.decoder.head_weight, targets)
+        return hidden if targets is None else self._loss(hidden, self.decoder.padded_head_weight, targets)
 
 
 class Replica:

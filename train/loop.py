@@ -217,7 +217,7 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
 def drawn(job: Job) -> model.Decoder:
     """Return the weights as the seed draws them."""
     eos_id = job.data.eos_id if job.settings.document_mask else None
-    decoder = model.Decoder(job.settings, job.vocab_size, eos_id=eos_id)
+    decoder = model.Decoder(job.settings, job.vocab_size, num_ids=job.data.vocab_size, eos_id=eos_id)
     decoder.initialize(job.config.seed)
     return decoder.to(job.device)
 

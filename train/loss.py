@@ -7,6 +7,7 @@ takes longer on a CPU (`benchmarks/results/trainer.md`).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,14 @@ def summed_nats(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int =
 
 
 def summed_loss(
-    hidden: Tensor, weight: Tensor, targets: Tensor, *, z_loss: float = 0.0, compiled: bool = False, chunk: int = 1024
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    num_ids: int | None = None,
+    z_loss: float = 0.0,
+    compiled: bool = False,
+    chunk: int = 1024,
 ) -> tuple[Tensor, Tensor]:
     """Return what training minimises, and the nats in it; float64 scalars, the second without gradient.
 
@@ -41,12 +49,13 @@ def summed_loss(
         hidden: What the decoder gives, shape (B, T, C).
         weight: The output matrix, shape (V, C).
         targets: Shape (B, T); `IGNORED` is not counted.
+        num_ids: Rows of the matrix that are tokens; the others, which fill it up, have no probability. None: all.
         z_loss: The coefficient.
         compiled: Whether torch.compile makes one kernel of a chunk's softmax.
         chunk: Rows whose logits are held at once; bounds memory at chunk * V floats.
     """
     result: tuple[Tensor, Tensor] = _SummedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden.flatten(0, 1), weight, targets.flatten(), z_loss, compiled, chunk
+        hidden.flatten(0, 1), weight, targets.flatten(), num_ids or len(weight), z_loss, compiled, chunk
     )
     return result
 
@@ -56,7 +65,14 @@ class _SummedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, z_loss: float, compiled: bool, chunk: int
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        num_ids: int,
+        z_loss: float,
+        compiled: bool,
+        chunk: int,
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -71,6 +87,7 @@ class _SummedLoss(torch.autograd.Function):
             for start in range(0, hidden.shape[0], chunk):
                 rows = hidden[start : start + chunk].to(dtype)  # (R, C)
                 logits = rows @ matrix.t()  # (R, V)
+                logits[:, num_ids:] = -math.inf
                 row_nats, row_squares, grad = rows_loss(logits, targets[start : start + chunk], z_loss, needs_grad)
                 nats += row_nats
                 squares += row_squares
@@ -87,9 +104,9 @@ class _SummedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad, grad_weight * grad, None, None, None, None
+        return grad_hidden * grad, grad_weight * grad, None, None, None, None, None
 
 
 def _rows_loss(logits: Tensor, targets: Tensor, z_loss: float, needs_grad: bool) -> tuple[Tensor, Tensor, Tensor]:

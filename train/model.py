@@ -220,16 +220,20 @@ class Decoder(nn.Module):
     cosine: Tensor
     sine: Tensor
 
-    def __init__(self, settings: Settings, vocab_size: int, *, eos_id: int | None = None) -> None:
+    def __init__(
+        self, settings: Settings, vocab_size: int, *, num_ids: int | None = None, eos_id: int | None = None
+    ) -> None:
         """Build the model with uninitialised weights; `initialize` draws them.
 
         Args:
             settings: The shape.
             vocab_size: Rows of the embedding, already padded.
+            num_ids: Rows that are tokens, which alone are predicted; None: all.
             eos_id: If given, no token attends beyond the EOS that its document follows (`document_mask`).
         """
         super().__init__()
         self.eos_id = eos_id
+        self.num_ids = num_ids or vocab_size
         self.embedding = nn.Embedding(vocab_size, settings.dim)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layers))
         self.norm = RMSNorm(settings.dim, eps=settings.norm_eps)
@@ -259,9 +263,15 @@ class Decoder(nn.Module):
         return self.norm(x)  # type: ignore[no-any-return]
 
     @property
-    def head_weight(self) -> Tensor:
-        """Return the output matrix, shape (V, C): the embedding's own if tied."""
+    def padded_head_weight(self) -> Tensor:
+        """Return the output matrix with the rows that fill it up, shape (V, C): the embedding's own if tied."""
         return self.embedding.weight if self.head is None else self.head.weight
+
+    @property
+    def head_weight(self) -> Tensor:
+        """Return the rows of the output matrix that are tokens, shape (ids, C)."""
+        weight = self.padded_head_weight
+        return weight if self.num_ids == len(weight) else weight[: self.num_ids]
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Return logits, shape (B, T, V), of tokens, shape (B, T)."""

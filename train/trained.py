@@ -52,7 +52,7 @@ class Trained:
 
     def decoder(self) -> Decoder:
         """Return the model, on the CPU."""
-        decoder = Decoder(self.settings, self.identity["padded_vocab_size"])
+        decoder = Decoder(self.settings, self.identity["padded_vocab_size"], num_ids=self.vocab_size)
         decoder.load_state_dict(dict(self.weights))
         return decoder.eval()
 

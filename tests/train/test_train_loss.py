@@ -91,3 +91,18 @@ def test_the_compiled_form_is_the_plain_one():
     plain, graph = (form(logits.clone(), targets, 0.1, True) for form in (_rows_loss, compiled))
     for one, other in zip(plain, graph, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_rows_that_fill_the_vocabulary_up_have_no_probability():
+    # Two tokens with equal logits and any number of further rows: ln 2 for each target, and no gradient for what is no token.
+    hidden = torch.zeros(1, 3, 4, requires_grad=True)
+    weight = torch.randn(8, 4, requires_grad=True)
+    targets = torch.tensor([[0, 1, 0]])
+    loss, nats = summed_loss(hidden, weight, targets, num_ids=2, z_loss=0.5)
+    assert nats.item() == pytest.approx(3 * math.log(2))
+    assert loss.item() == pytest.approx(3 * math.log(2) + 0.5 * 3 * math.log(2) ** 2)
+    (loss + hidden.sum()).backward()
+    hidden = torch.randn(1, 3, 4)
+    summed_loss(hidden, weight, targets, num_ids=2)[0].backward()
+    assert weight.grad[2:].count_nonzero() == 0
+    assert weight.grad[:2].count_nonzero() == 8

@@ -77,7 +77,7 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
     """Tune from `saved`, or from the start, to the end or until `stop`; return the exit code."""
     settings, device = job.settings, job.device
     fix_arithmetic(settings.threads, device)
-    decoder = model.Decoder(settings, job.vocab_size)
+    decoder = model.Decoder(settings, job.vocab_size, num_ids=job.start.vocab_size)
     decoder.load_state_dict(job.start.weights)
     decoder.to(device)
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bfloat16")
