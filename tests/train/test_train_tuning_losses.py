@@ -108,15 +108,15 @@ def test_a_response_counts_with_all_its_tokens_and_a_batch_with_all_its_pairs():
     reference[long.place] = (math.log(3 / 64), math.log(1 / 4))
     objective = Dpo(reference, beta=1.0, label_smoothing=0.0)
     batch = [long, even]
-    # The first pair's margin is 0 - ln 3: loss -ln 1/4. The second's is 0: loss ln 2, and a tie is not right.
+    # The first pair's margin is 0 - ln 3: loss -ln 1/4. The second's is 0: loss ln 2, and a tie is half right.
     loss, accuracy, margin, chosen, rejected = objective.of_part(scorer, batch, batch).tolist()
-    assert (loss, accuracy, margin) == pytest.approx(((math.log(4) + LN2) / 2, 0.0, -LN3 / 2), abs=1e-6)
+    assert (loss, accuracy, margin) == pytest.approx(((math.log(4) + LN2) / 2, 0.25, -LN3 / 2), abs=1e-6)
     assert (chosen, rejected) == pytest.approx((0.0, LN3 / 2), abs=1e-6)
     assert objective.of_part(scorer, [even], [even])[0].item() == LN2  # to the bit
     by_parts = sum(objective.of_part(scorer, [one], batch) for one in batch)
     assert by_parts.tolist() == pytest.approx([loss, accuracy, margin, chosen, rejected], abs=1e-6)
     assert dataclasses.astuple(objective.score(scorer, batch, 1)) == pytest.approx(
-        (loss, 0.0, margin, chosen, rejected)
+        (loss, 0.25, margin, chosen, rejected)
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import json
+import re
 import textwrap
 import types
 from collections.abc import Mapping
@@ -26,8 +29,9 @@ in each line. `validation` is such a file, or the share of prompts to set aside.
 given. `answers` and `tasks` are as in `run`; both are measured before the first step too.
 
 {loss}
-`overrides` may hold:
-{settings}.
+`overrides` may hold these settings (in brackets: what they are otherwise):
+
+{settings}
 
 It goes on from the newest checkpoint in the output, bit for bit on the CPU. The output is that of `run`, and its checkpoints
 are used like those of `run`; besides, if there is something to say in them:
@@ -43,16 +47,29 @@ class TuningSettings:
     Attributes:
         epochs: Times that every example is seen.
         steps: Steps of the run instead of `epochs`; null: from `epochs`.
-        batch_examples: Examples of one step; the last batch of an epoch has what is left. A pair is one example.
+        batch_examples: Examples of one step; the last batch of an epoch has what is left. A prompt with its chosen and its
+            rejected response is one example.
         micro_batch: Examples of one forward pass. Changes memory and speed; the result only by rounding.
-        template: `chat` writes turns as lines of text (see `train.tuning.examples`); `none` puts the response behind the
-            prompt as both stand.
-        max_skipped: Largest share of rows that may be skipped because they cannot be trained on.
-        lr, schedule, min_lr_ratio, decay_fraction: As in pretraining.
+        template: How a row becomes text. `chat` writes turns: `User: `, the prompt and an empty line; then `Assistant: `, the
+            response and the end mark. `none` puts the response behind the prompt as both stand, then the end mark.
+        max_skipped: Largest share of rows, 0 to 1, that may be skipped because nothing can be learned from them: an empty
+            response, one that is longer than the context, or chosen and rejected alike. With more the run is refused.
+        lr: Peak learning rate.
+        schedule: How the rate falls from the peak: `cosine`, or `wsd` (constant, then 1 - sqrt decay).
         warmup_fraction: Share of the steps that the linear warm-up takes.
-        weight_decay, beta1, beta2, adam_eps, clip: As in pretraining; the optimizer is AdamW.
-        eval_batch, log_every, eval_every, save_every, keep_last, max_minutes, threads, device, precision: As in
-            pretraining.
+        min_lr_ratio: Learning rate at the end, as a share of the peak.
+        decay_fraction: Share of the steps that the decay of `wsd` takes.
+        weight_decay: AdamW's, times the learning rate; on the matrices of the trunk alone.
+        beta1, beta2, adam_eps: AdamW's constants.
+        clip: Largest L2 norm of the gradient, over all parameters; a longer one is shortened to it.
+        eval_batch: Examples of one forward pass in evaluation.
+        log_every, eval_every, save_every: In steps: how often losses are logged, the examples set aside are measured, and a
+            checkpoint is saved. The last step always is.
+        keep_last: Newest checkpoints kept.
+        max_minutes: Save and exit with code 85 after so many minutes; null: no limit.
+        threads: CPU threads; sums depend on it.
+        device: `auto` takes CUDA if there is a GPU; or `cpu`, `cuda`.
+        precision: `auto` is bfloat16 on CUDA and float32 on the CPU; or `float32`, `bfloat16`.
     """
 
     name: ClassVar[str]
@@ -181,6 +198,8 @@ class TuningConfig:
         if isinstance(overrides, dict):
             problems += check_overrides(overrides, kind)
         if not problems:
+            problems += _absent(path.parent, raw)
+        if not problems:
             try:
                 settings = kind(**overrides)
             except ValueError as error:
@@ -219,10 +238,38 @@ def describe(kind: type[TuningSettings]) -> str:
         "dpo": {
             "data": "preferences",
             "rows": '{"prompt": ..., "chosen": ..., "rejected": ...}',
-            "loss": "The loss is -log sigmoid(beta (log(p/r) of chosen - log(p/r) of rejected)); r is the start's p, frozen.",
+            "loss": "The loss is -log sigmoid(beta (log(p/r) of chosen - log(p/r) of rejected)); r is the start's p, frozen. The\n"
+            "accuracy is the share of pairs whose chosen response has the greater reward, beta log(p/r); a tie counts one half, so\n"
+            "that it begins at 0.5.",
             "files": "skipped.json   rows that cannot be trained on      reference.parquet   log r of each pair",
         },
     }[kind.name]
-    names = ", ".join(one.name for one in dataclasses.fields(kind))
-    settings = textwrap.fill(names, 120, initial_indent="  ", subsequent_indent="  ")
-    return _HELP.format(lr=kind().lr, settings=settings, **parts)
+    return _HELP.format(lr=kind().lr, settings=_explained(kind), **parts)
+
+
+def _explained(kind: type[TuningSettings]) -> str:
+    """Return every setting with its default and its meaning, which the docstrings hold."""
+    defaults = dataclasses.asdict(kind())
+    lines = []
+    for one in (TuningSettings, kind):
+        _, _, attributes = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")
+        for entry in re.split(r"\n(?=\w)", textwrap.dedent(attributes)) if attributes else ():
+            names, _, meaning = " ".join(entry.split()).partition(": ")
+            shown = ", ".join(f"{name} [{json.dumps(defaults[name])}]" for name in names.split(", "))
+            lines.append(textwrap.fill(f"{shown}: {meaning}", 120, initial_indent="  ", subsequent_indent="      "))
+    return "\n".join(lines)
+
+
+def _absent(folder: Path, raw: Mapping[str, Any]) -> list[str]:
+    """Return which files and folders that a config names are not there."""
+    files = [("data", name) for name in raw["data"]]
+    files += [(key, raw[key]) for key in ("validation", "answers", "tasks") if isinstance(raw.get(key), str)]
+    problems = [f"{key}: {folder / name} is no file." for key, name in files if not (folder / name).is_file()]
+    if "tokenizer" in raw and not (folder / raw["tokenizer"]).exists():
+        problems.append(f"tokenizer: {folder / raw['tokenizer']} is not there.")
+    start = folder / raw["checkpoint"]
+    if not ((start / "state.json").is_file() or any(start.glob("checkpoints/step_*/state.json"))):
+        problems.append(
+            f"checkpoint: {start} holds no checkpoint. Name the folder of a run, such as RUN/train/0, or of one of its checkpoints."
+        )
+    return problems

@@ -37,7 +37,7 @@ class Preferences:
 
     Attributes:
         loss: In nats.
-        accuracy: Share of pairs whose chosen response has the greater reward; a tie is not counted.
+        accuracy: Share of pairs whose chosen response has the greater reward; a tie counts one half.
         margin: Reward of the chosen response less that of the rejected one.
         chosen_reward, rejected_reward: beta times (log-probability less the reference's).
     """
@@ -84,7 +84,8 @@ class Dpo:
         chosen, rejected = rewards.unbind(1)
         margin = chosen - rejected
         loss = preference_loss(margin, self._label_smoothing)
-        figures = (loss, (margin > 0).double(), margin.detach(), chosen.detach(), rejected.detach())
+        right = (margin.detach().sign() + 1) / 2  # a tie: one half
+        figures = (loss, right, margin.detach(), chosen.detach(), rejected.detach())
         return torch.stack([figure.sum() for figure in figures]) / len(batch)
 
     @torch.no_grad()
