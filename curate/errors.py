@@ -22,7 +22,7 @@ class Problem:
         key: Dotted path of the key, such as `dedup.minhash.bands`.
         message: What is wrong, and what would be right.
         line: 1-based line in the file, or None if the value has no line (a command-line override).
-        file: The recipe file, or `--set`.
+        file: The recipe file, or `--set`; empty for a recipe that was made from values.
     """
 
     key: str
@@ -32,7 +32,7 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file + (f":{self.line}" if self.line is not None else "")
-        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+        return ": ".join(part for part in (place, self.key, self.message) if part)
 
 
 class RecipeError(CurateError):

@@ -178,6 +178,9 @@ class _Loader:
         ]
         keys += [("decontaminate", "benchmarks"), ("dedup", "against", "runs"), ("tokenizer", "load")]
         keys += [("dedup", "semantic", name) for name in ("model", "embeddings")]
+        keys += [("train",), ("train", "overrides")]
+        groups = (self.tree.value.get("evaluate") or {}).get("groups") or {}
+        keys += [("evaluate", "groups", group) for group in groups]
         keys = [key for key in keys if self.tree.has(key)]
         for section, listed in (("decontaminate", "benchmarks"), ("evaluate", "tasks")):
             if self.tree.has((section, listed)):

@@ -101,7 +101,7 @@ class Train(Settings):
     """
 
     preset: Literal["demo-1m", "15m", "30m", "60m", "150m", "400m", "1b"] = "demo-1m"
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1)] = (0,)
     overrides: Mapping[str, bool | int | float | str | tuple[bool | int | float | str, ...]] = {}
 
     @property

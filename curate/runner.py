@@ -162,7 +162,9 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
                 list_inputs([expanded], recipe.base, None)
         except (CurateError, ValueError) as error:
             problems.append(Problem(key, str(error), None, recipe.places.get(key, "")))
-    for look in (check_benchmarks, lambda recipe: read_corpora(recipe, None)):
+    from curate.training import NO_TORCH, check_trainer, has_torch
+
+    for look in (check_benchmarks, lambda recipe: read_corpora(recipe, None), check_trainer):
         try:
             look(recipe)
         except RecipeError as error:
@@ -177,6 +179,8 @@ def check(recipe: Recipe | str | Path, *, sets: Iterable[str] = (), allow_code: 
         raise RecipeError(tuple(problems))
     size = sum(found[1] for found in sources.values() if found is not None)
     warnings = tuple(warnings_of(recipe))
+    if recipe.train is not None and not has_torch():
+        warnings += (NO_TORCH,)
     return Plan(recipe, _phases_of(recipe), sources, _DISK_FACTOR * size, _training(recipe), warnings, tasks)
 
 
@@ -464,9 +468,11 @@ def _preflight(recipe: Recipe, store: Cache, folder: Path, *, train: bool) -> No
 
             check_token_files(recipe, store, tokenizer.sha256, tokenizer.vocab_size)
     if train and recipe.train is not None:
-        from curate.training import check_trainer
+        from curate.training import NO_TORCH, check_trainer, has_torch
 
-        check_trainer(recipe.train, store.temporary)
+        check_trainer(recipe)
+        if not has_torch():
+            raise CurateError(NO_TORCH)
 
 
 def _phases(until: str, curation: Any, training: Any, account: Any, progress: Progress) -> None:

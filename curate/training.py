@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -19,10 +20,10 @@ from typing import Any
 from curate.cache import key_of, sha256_file, stage_key, write_json
 from curate.curation import Curation, Shard
 from curate.decontaminate.canaries import STREAM
-from curate.errors import CurateError, Problem, RecipeError, StageError
+from curate.errors import Problem, RecipeError, StageError
 from curate.groups import CLUSTER_SIZE
 from curate.plan import Task
-from curate.recipe import Train
+from curate.recipe import Recipe, Train
 from curate.tokenizer_inputs import find_tokenizer
 
 CANARIES_FILE = "canaries.parquet"
@@ -31,23 +32,34 @@ _SAVED = 85  # the trainer saved and wants to be started again
 _REPORT_SECONDS = 15.0
 
 
-def check_trainer(settings: Train, scratch: Path) -> None:
-    """Ask the trainer whether it would take these settings.
+NO_TORCH = "training needs torch. Install it with `pip install 'curate[train]'`, or add --no-train."
+
+
+def check_trainer(recipe: Recipe) -> None:
+    """Ask the trainer whether it would take the settings of `train`, whose packages for loggers must be there; needs no torch.
 
     Raises:
-        CurateError: If torch is not there.
         RecipeError: If the trainer refuses the settings; in its words.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise CurateError("training needs torch. Install it with `pip install 'curate[train]'`, or add --no-train.")
-    path = scratch / "config.json"
-    write_json(path, trainer_config(settings, settings.seeds[0]))
-    result = subprocess.run(
-        [sys.executable, "-m", "train", "check", str(path)], capture_output=True, text=True, check=False
-    )
+    settings = recipe.train
+    if settings is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="curate-") as scratch:
+        path = Path(scratch) / "config.json"
+        write_json(path, trainer_config(settings, settings.seeds[0]))
+        result = subprocess.run(
+            [sys.executable, "-m", "train", "check", "--settings-only", str(path)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
     if result.returncode:
+        place = recipe.places.get("train.overrides", recipe.places.get("train", ""))
         lines = result.stderr.replace(f"{path}: ", "").strip().splitlines()
-        raise RecipeError(tuple(Problem("train", line) for line in lines))
+        raise RecipeError(tuple(Problem("train", line, None, place) for line in lines))
+
+
+def has_torch() -> bool:
+    """Return whether the trainer can run here; loads nothing."""
+    return importlib.util.find_spec("torch") is not None
 
 
 def trainer_config(settings: Train, seed: int, *, answers: bool = False, tasks: bool = False) -> dict[str, Any]:

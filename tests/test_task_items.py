@@ -149,7 +149,8 @@ def test_check_counts_the_items(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        (["evaluate.groups={all: [arc_esy]}"], "evaluate.groups.all: 'arc_esy' is no task; did you mean 'arc_easy'"),
+        (["evaluate.groups={all: [arc_esy]}"],
+         "--set evaluate.groups={all: [arc_esy]}: evaluate.groups.all: 'arc_esy' is no task; did you mean 'arc_easy'"),
         (["evaluate.tasks=[none.jsonl]", "evaluate.groups={}"], "evaluate.tasks.0: none.jsonl"),
         (["evaluate.tasks=[one.jsonl]", "evaluate.groups={}"],
          "evaluate.tasks.0: one: no item of it makes a task (30 no choices). Take it out"),

@@ -13,6 +13,7 @@ import pytest
 
 import curate
 from curate.errors import CurateError, InputError, RecipeError
+from curate.runner import describe
 from curate.tokens.order import Plan
 from curate.tokens.shard import TokenSource
 from curate.tokens.tokenizer import load_tokenizer
@@ -182,6 +183,42 @@ def test_trainer_settings_are_refused_before_work(tmp_path: Path, override: str,
     with pytest.raises(RecipeError, match=message):
         run(project(tmp_path), tmp_path, sets=[f"train.overrides.{override}"])
     assert not (tmp_path / "run" / "extracted").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("steps=60", "recipe.yaml:27: train: overrides.steps: unknown key"),
+        ("loggers=[trackio]", ": train: loggers: trackio cannot be imported"),
+    ],
+)
+def test_check_refuses_what_the_trainer_refuses(
+    tmp_path: Path, override: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = project(tmp_path)
+    (tmp_path / "shadow").mkdir()
+    (tmp_path / "shadow" / "sitecustomize.py").write_text("import sys\nsys.modules['trackio'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RecipeError) as caught:
+        curate.check(recipe, sets=[f"train.overrides.{override}"])
+    assert message in str(caught.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_check_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = project(tmp_path)
+    monkeypatch.setattr("curate.training.has_torch", lambda: False)
+    assert "training needs torch" in describe(curate.check(recipe))
+    with pytest.raises(RecipeError, match="lrr: unknown key"):
+        curate.check(recipe, sets=["train.overrides.lrr=1"])
+    with pytest.raises(CurateError, match="training needs torch"):
+        run(recipe, tmp_path)
+
+
+def test_a_seed_that_the_trainer_cannot_take(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="seeds"):
+        curate.check(project(tmp_path), sets=["train.seeds=[0, -1]"])
 
 
 def test_a_loaded_tokenizer(finished: Path, tmp_path: Path) -> None:

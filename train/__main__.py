@@ -110,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
     checked = commands.add_parser("check", help="say whether a config is right; trains nothing")
     checked.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a run")
+    checked.add_argument("--settings-only", action="store_true", help="its data need not be there yet")
     ranged = commands.add_parser(
         "lr-range",
         help="say which learning rates are too low, good and too high",
@@ -201,7 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return ladder.run(ladder.load(options.config), jobs=max(1, options.jobs), predict=options.predict)
         if options.command == "check":
-            configuration.load(options.config)
+            from train import loggers
+
+            loggers.check(configuration.load(options.config).settings.loggers)
             return 0
         if options.command == "presets":
             print(_presets(options.name))

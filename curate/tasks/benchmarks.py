@@ -101,7 +101,8 @@ def check_groups(recipe: Recipe, names: Sequence[str]) -> None:
         for member in members:
             if member not in names:
                 message = f"'{member}' is no task{nearest(member, names)} Tasks: {', '.join(names)}."
-                raise RecipeError((Problem(f"evaluate.groups.{group}", message, None, ""),))
+                key = f"evaluate.groups.{group}"
+                raise RecipeError((Problem(key, message, None, recipe.places.get(key, "")),))
 
 
 def count_task_items(recipe: Recipe) -> dict[str, int]:
