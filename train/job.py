@@ -157,6 +157,25 @@ def choose_precision(device: torch.device, wanted: str) -> str:
     return ("bfloat16" if device.type == "cuda" else "float32") if wanted == "auto" else wanted
 
 
+def refuse_other_kind(output: Path, kind: str | None, config: Path) -> None:
+    """Refuse to write to the output of another kind of run, before anything is written.
+
+    Args:
+        output: The job's output.
+        kind: What tuning is called; None for pretraining.
+        config: The job's config file.
+    """
+    place = output / "resolved.json"
+    if not place.exists():
+        return
+    there = read_json(place).get("identity", {}).get("tuning")
+    if there != kind:
+        raise ConfigError(
+            f"{config}: output: {output} holds a run of {there or 'pretraining'}, and this is one of {kind or 'pretraining'}. "
+            "Name another output; that one stays as it is."
+        )
+
+
 def refuse_change(
     record: Mapping[str, Any], job_record: Mapping[str, Any], *, config: Path, place: Path, free: Collection[str]
 ) -> None:

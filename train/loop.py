@@ -17,7 +17,7 @@ from train import answers, checkpoint, evaluate, guard, loggers, metrics, model,
 from train.config import FREE_SETTINGS, RunConfig, TrainError
 from train.distributed import Kind, Ranks, Replica, joined, kind
 from train.guard import Guard
-from train.job import Job, fix_arithmetic, read_json, refuse_change, sent, settle, summary, told
+from train.job import Job, fix_arithmetic, read_json, refuse_change, refuse_other_kind, sent, settle, summary, told
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 
@@ -71,6 +71,7 @@ def run(config: RunConfig) -> int:
         TrainError: If the run cannot start or must stop; checkpoints written before stay as they are.
         curate.errors.InputError: If token shards or the mixture are missing or damaged.
     """
+    refuse_other_kind(config.output, None, config.path)
     with joined(config) as (ranks, config), locked(config.output):
         job = settle(config)
         refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Trained:
         state: All that the checkpoint says.
         weights: By the names of `Decoder`, of its shapes; float32, on the CPU.
         tokenizer: The one that the shards were encoded with.
+        tokenizer_path: Its file or folder.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class Trained:
     state: Mapping[str, Any]
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
+    tokenizer_path: Path
 
     @property
     def vocab_size(self) -> int:
@@ -62,7 +65,8 @@ def open_trained(folder: Path, tokenizer: Path | None, *, warn: Callable[[str], 
 
     Args:
         folder: Of a checkpoint, or of a run: its newest undamaged one is taken, the others are named through `warn`.
-        tokenizer: File or folder of the tokenizer; None: the folder `tokenizer` beside `train` in the run's folder.
+        tokenizer: File or folder of the tokenizer; None: that of the run's resolved.json, or the folder `tokenizer`
+            beside `train` in the run's folder.
         warn: Takes a line for the reader.
 
     Raises:
@@ -83,6 +87,7 @@ def open_trained(folder: Path, tokenizer: Path | None, *, warn: Callable[[str], 
             "of the trainer; train anew, or read it with that version."
         ) from error
     _check_shapes(saved.path, settings, padded, weights)
+    found, place = _find_tokenizer(saved.path, wanted, tokenizer)
     return Trained(
         path=saved.path,
         step=saved.step,
@@ -90,7 +95,8 @@ def open_trained(folder: Path, tokenizer: Path | None, *, warn: Callable[[str], 
         identity=identity,
         state=saved.state,
         weights=weights,
-        tokenizer=_find_tokenizer(saved.path, wanted, tokenizer),
+        tokenizer=found,
+        tokenizer_path=place,
     )
 
 
@@ -107,8 +113,11 @@ def _check_shapes(path: Path, settings: Settings, padded_vocab_size: int, weight
             )
 
 
-def _find_tokenizer(path: Path, wanted: tuple[str, int], given: Path | None) -> Tokenizer:
-    """Return the tokenizer with this sha256 and end mark: the given one, or the nearest in a folder above the checkpoint."""
+def _find_tokenizer(path: Path, wanted: tuple[str, int], given: Path | None) -> tuple[Tokenizer, Path]:
+    """Return the tokenizer with this sha256 and end mark, and its place.
+
+    It is the given one, or the one that the run wrote down, or the nearest in a folder above the checkpoint.
+    """
     if given is not None:
         tokenizer = _open_tokenizer(given)
         if (tokenizer.sha256, tokenizer.eos_id) != wanted:
@@ -116,17 +125,28 @@ def _find_tokenizer(path: Path, wanted: tuple[str, int], given: Path | None) -> 
                 f"{given}: is not the tokenizer of {path}: its sha256 is {tokenizer.sha256} and its end mark has the id "
                 f"{tokenizer.eos_id}; the model was trained with {wanted[0]} and {wanted[1]}."
             )
-        return tokenizer
+        return tokenizer, given
     places = [parent / "tokenizer" for parent in path.resolve().parents if (parent / "tokenizer").is_dir()]
+    places = _written_down(path) + places
     for place in places:
         tokenizer = _open_tokenizer(place)
         if (tokenizer.sha256, tokenizer.eos_id) == wanted:
-            return tokenizer
+            return tokenizer, place
     seen = f"Not it: {', '.join(map(str, places))}" if places else "There is none"
     raise TrainError(
         f"{path}: its tokenizer (sha256 {wanted[0]}) is in no folder `tokenizer` above it. {seen}. Name the file or its folder "
         "with --tokenizer."
     )
+
+
+def _written_down(path: Path) -> list[Path]:
+    """Return where the run of a checkpoint found its tokenizer, if it says so (tuning does) and that is still there."""
+    output = path.resolve().parent.parent
+    try:
+        named = json.loads((output / "resolved.json").read_bytes())["tokenizer"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [output / named] if isinstance(named, str) and (output / named).exists() else []
 
 
 def _open_tokenizer(place: Path) -> Tokenizer:

@@ -336,8 +336,59 @@ def test_a_loss_that_is_not_finite_ends_the_run(make):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning_loop.Sft, "of_part", broken)
-        with pytest.raises(TrainError, match=r"step 3: the loss is nan.*Lower `lr`"):
+        with pytest.raises(
+            TrainError, match=r"step 3: the loss is nan.*Nothing had been saved yet\. Lower `lr` \(0\.01\)"
+        ):
             tune(path, "sft")
+        calls.clear()
+        saving = make("sft", "saving", steps=4, save_every=2)
+        with pytest.raises(
+            TrainError, match=r"saving/checkpoints/step_00000002 is from before\. .* name another `output`"
+        ):
+            tune(saving, "sft")
+
+
+def test_the_output_of_another_kind_of_run_is_left_alone(make, trained, tmp_path, capsys):
+    pretrained = shutil.copytree(trained / "train" / "0", tmp_path / "pretrained")
+    tuned = make("sft", "tuned", steps=2)
+    assert tune(tuned, "sft") == 0
+    pretraining = tmp_path / "p.json"
+    data = {"tokens": str(trained / "tokens"), "mixture": str(trained / "mixture.json"), "output": "tuned"}
+    overrides = {**TINY, "context": CONTEXT}
+    pretraining.write_text(json.dumps({"preset": "demo-1m", "seed": 0, "overrides": overrides} | data))
+    for kind, path, output, there in (
+        ("sft", make("sft", "b", changes={"output": "../pretrained"}), pretrained, "pretraining"),
+        ("dpo", make("dpo", "c", changes={"output": "../tuned"}), tuned.parent, "sft"),
+        ("run", pretraining, tuned.parent, "sft"),
+    ):
+        for gone in (None, "summary.json", "checkpoints"):  # without both: stopped before its first checkpoint
+            if gone:
+                (output / gone).rename(tmp_path / f"{kind}-{gone}")
+            before = {file: file.stat().st_mtime_ns for file in output.rglob("*")}
+            code, said = problem(capsys, kind, str(path))
+            assert code == 2
+            assert (
+                f"holds a run of {there}, and this is one of {'pretraining' if kind == 'run' else kind}. Name another"
+                in said
+            )
+            assert {file: file.stat().st_mtime_ns for file in output.rglob("*")} == before
+        for gone in ("summary.json", "checkpoints"):
+            (tmp_path / f"{kind}-{gone}").rename(output / gone)
+
+
+def test_sampling_finds_the_tokenizer_that_tuning_was_told(make, trained, tmp_path, capsys):
+    first = make("sft", "first", steps=1)  # names the tokenizer; none is above it
+    assert tune(first, "sft") == 0
+    second = make("dpo", "second", start=first.parent, changes={"tokenizer": None}, steps=1)
+    assert tune(second, "dpo") == 0
+    for path in (first, second):
+        assert main(["sample", str(path.parent), "--prompt", "User: 1", "--tokens", "2"]) == 0
+        assert capsys.readouterr().out.startswith("User: 1")
+        state = checkpoint.find(path.parent, warn=pytest.fail).state
+        assert str(trained) not in json.dumps(state)  # where it lies is no part of what it is
+    assert json.loads((second.parent / "resolved.json").read_text())["tokenizer"] == os.path.relpath(
+        trained / "tokenizer", second.parent
+    )
 
 
 def problem(capsys, *arguments):

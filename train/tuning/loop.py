@@ -14,7 +14,7 @@ from torch import Tensor
 
 from train import answers, checkpoint, metrics, model, scoring, tasks
 from train.config import ConfigError, TrainError
-from train.job import fix_arithmetic, read_json, refuse_change
+from train.job import fix_arithmetic, read_json, refuse_change, refuse_other_kind
 from train.optimizer import Optimizer
 from train.stopping import DONE, StopRequest, locked
 from train.tuning import dpo
@@ -51,7 +51,7 @@ def run(config: TuningConfig) -> int:
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("WORLD_SIZE is not 1: tuning runs in one process. Start it without torchrun.")
-    config.output.mkdir(parents=True, exist_ok=True)
+    refuse_other_kind(config.output, config.settings.name, config.path)
     with locked(config.output):
         job = settle(config)
         refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)
@@ -63,7 +63,8 @@ def run(config: TuningConfig) -> int:
         saved = checkpoint.load_newest(config.output / "checkpoints", warn=metrics.say)
         if saved is not None:
             refuse(saved.state, place=saved.path)
-        checkpoint.write_json(resolved, job.record() | {"torch": torch.__version__})
+        where = os.path.relpath(job.start.tokenizer_path.resolve(), config.output.resolve())
+        checkpoint.write_json(resolved, job.record() | {"torch": torch.__version__, "tokenizer": where})
         _tell(job)
         stop = StopRequest(job.settings.max_minutes)
         with stop.listening():
@@ -123,7 +124,7 @@ def tune(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest) -> in
             state.recent.append(torch.cat((figures, norm.double()[None])))
             last = state.step == job.num_steps
             due = state.step == 1 or state.step % settings.log_every == 0 or last
-            means = _means(state, objective) if due else {}  # waits for a GPU, so that the clock is right
+            means = _means(job, state, objective) if due else {}  # waits for a GPU, so that the clock is right
             log.clock.stop(tokens)
             if due:
                 _record(state, log, means, rate)
@@ -183,7 +184,7 @@ def _measure(job: Job, state: State, objective: Objective, scorer: Scorer, log: 
             tasks.write(output / "task_items.parquet", job.tasks, outcomes)
 
 
-def _means(state: State, objective: Objective) -> dict[str, float]:
+def _means(job: Job, state: State, objective: Objective) -> dict[str, float]:
     """Return the mean of each figure since the last record, and the newest gradient norm.
 
     Raises:
@@ -193,11 +194,21 @@ def _means(state: State, objective: Objective) -> dict[str, float]:
     for number, row in enumerate(recent, state.step - len(recent) + 1):
         if not row.isfinite().all():
             raise TrainError(
-                f"step {number}: the loss is {row[0].item()}, the gradient's norm {row[-1].item()}. Tuning stopped; the last "
-                "checkpoint is from before. Lower `lr`, or raise `warmup_fraction`."
+                f"step {number}: the loss is {row[0].item()}, the gradient's norm {row[-1].item()}. Tuning stopped. {_remedy(job)}"
             )
     means = recent[:, :-1].mean(dim=0).tolist()
     return dict(zip(objective.figures, means, strict=True)) | {"grad_norm": recent[-1, -1].item()}
+
+
+def _remedy(job: Job) -> str:
+    """Return what to do after a step that is not finite, by what has been saved before it."""
+    lower = f"Lower `lr` ({job.settings.lr:g}), or raise `warmup_fraction` ({job.config.settings.warmup_fraction:g})"
+    saved = sorted((job.config.output / "checkpoints").glob("step_" + "[0-9]" * 8))
+    if not saved:
+        return f"Nothing had been saved yet. {lower}, and start again."
+    return (
+        f"{saved[-1]} is from before. {lower}, and name another `output`: this one goes on with its own settings only."
+    )
 
 
 def _record(state: State, log: metrics.RunLog, means: dict[str, float], rate: float) -> None:
@@ -217,11 +228,11 @@ def _save(
     job: Job, state: State, objective: Objective, decoder: model.Decoder, updates: Optimizer, log: metrics.RunLog
 ) -> None:
     if state.recent:
-        _means(state, objective)
+        _means(job, state, objective)
     bad = [name for name, parameter in decoder.named_parameters() if not parameter.isfinite().all()]
     if bad:
         raise TrainError(
-            f"step {state.step}: {bad[0]} holds values that are not finite; this step is not saved. Lower `lr`."
+            f"step {state.step}: {bad[0]} holds values that are not finite; this step is not saved. {_remedy(job)}"
         )
     progress: dict[str, Any] = {
         "metrics_bytes": log.sync(),
