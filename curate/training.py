@@ -91,6 +91,7 @@ class Training:
         self.arranged: dict[str, str] = {}  # source -> result key
         self.planted = ""  # result key of the canaries, or empty
         self.task_items = ""  # result key of the items of tasks, or empty
+        self.not_looked_for: list[str] = []  # tasks whose files decontamination does not know
         self.exit_code = 0
 
     # -- encode --
@@ -247,7 +248,9 @@ class Training:
         benchmarks = benchmark_inputs(self.recipe, run.cache, EVALUATE)
         check_groups(self.recipe, [one.name for one in benchmarks])
         looked = {file.digest for one in benchmark_inputs(self.recipe, run.cache) for file in one.files}
-        if missed := [one.name for one in benchmarks if not {file.digest for file in one.files} <= looked]:
+        missed = [one.name for one in benchmarks if not {file.digest for file in one.files} <= looked]
+        self.not_looked_for = missed
+        if missed:
             text = (
                 f"tasks: {', '.join(missed)}: not looked for in the training data, which may hold their answers. Name the "
                 "same files in decontaminate.benchmarks."
@@ -272,7 +275,9 @@ class Training:
             return
         run = self.curation
         run.publish(self.task_items, TASKS_FILE, TASKS_FILE)
-        found = run.account.facts["tasks"] = run.entry(self.task_items).counts["tasks"]
+        counts = run.entry(self.task_items).counts["tasks"]
+        found = {name: one | {"looked_for": name not in self.not_looked_for} for name, one in counts.items()}
+        run.account.facts["tasks"] = found
         for name, one in found.items():
             reasons = [f"{count:,} {reason}" for reason, count in one["passed_over"].items()]
             if one["seams_merged"]:

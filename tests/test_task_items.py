@@ -84,6 +84,7 @@ def test_a_run_writes_the_items(recipe: Path, tmp_path: Path) -> None:
     assert len(digest) == 64
     [warning] = [text for text in json.loads((here / "manifest.json").read_text())["warnings"] if "tasks: " in text]
     assert warning.startswith("tasks: arc_easy, lambada: not looked for in the training data")
+    assert [one["looked_for"] for one in told.values()] == [False, False]
 
     # Everything else is as it is without, also the keys.
     before = json.loads((here / "manifest.json").read_text())
@@ -99,8 +100,9 @@ def test_a_run_writes_the_items(recipe: Path, tmp_path: Path) -> None:
 def test_a_limit_draws_by_hash(recipe: Path, tmp_path: Path) -> None:
     looked = "decontaminate={benchmarks: [lambada.jsonl, arc_easy.jsonl], ngram: 2, min_words: 2}"
     run(recipe, tmp_path, until="encode", sets=["evaluate.items=3", looked])
-    warnings = json.loads((tmp_path / "run" / "manifest.json").read_text())["warnings"]
-    assert not [text for text in warnings if text.startswith("tasks: ")]
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert not [text for text in manifest["warnings"] if text.startswith("tasks: ")]
+    assert [one["looked_for"] for one in manifest["tasks"].values()] == [True, True]
     items = [one.item for one in read_tasks(tmp_path / "run" / "tasks.parquet", 320) if one.task == "arc_easy"]
     assert len(items) == 3
     assert items == sorted(items)

@@ -18,15 +18,15 @@ MAX_REASONS = 4
 
 
 def contamination(run: RunFolder) -> dict[str, Any] | None:
-    """Return what was found of each benchmark and the worst items; None without contamination.parquet.
+    """Return what was found of each benchmark and the worst items; None if nothing was looked for.
 
     What was looked for (items, untested ones, phrases that were ignored) and which items are the worst is what the
     manifest says.
     """
     frame = run.table("contamination.parquet")
-    if frame is None:
-        return None
     asked = run.manifest.get("decontamination") or {}
+    if frame is None or (frame.is_empty() and not asked):  # without `decontaminate` the file is there, empty
+        return None
     found: dict[str, dict[str, Any]] = {}
     for (name,), rows in sorted(frame.group_by("benchmark"), key=lambda item: str(item[0])):
         found[str(name)] = {

@@ -16,7 +16,8 @@ def tasks(run: RunFolder, seeds: Iterable[str]) -> dict[str, Any] | None:
     """Return the tasks' scores after the last step; None if none were measured.
 
     Returns:
-        `tasks`: for each what it is made of, what was passed over, and `seeds`: score, `centred` with its interval (Wilson
+        `tasks`: for each what it is made of, what was passed over, `looked_for`: whether its items were looked for in the
+        training data (None: not known), and `seeds`: score, `centred` with its interval (Wilson
         1927), `p` of the one-sided binomial test against chance, `told` where that is below 0.05, bits per byte of the gold
         answer. `means`: of `centred` over all tasks and over each group's, by seed, with the interval that the items give.
     """
@@ -38,7 +39,11 @@ def tasks(run: RunFolder, seeds: Iterable[str]) -> dict[str, Any] | None:
 
 
 def _made(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"mapping": entry.get("mapping"), "passed_over": dict(entry.get("passed_over") or {})}
+    return {
+        "mapping": entry.get("mapping"),
+        "passed_over": dict(entry.get("passed_over") or {}),
+        "looked_for": entry.get("looked_for"),
+    }
 
 
 def judged(task: Mapping[str, Any]) -> dict[str, Any]:

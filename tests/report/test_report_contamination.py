@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from curate.document import CONTAMINATION
+from curate.report.collect import write_report
 from curate.report.contamination import contamination, leak_lines, marked
 from curate.report.inspect import inspect, inspect_lines
 from curate.report.run import RunFolder
@@ -91,6 +92,16 @@ def test_without_and_with_an_empty_table(run_copy: Path) -> None:
     assert none is not None
     assert (none["documents"], none["worst"]) == (0, [])
     assert [row["found"] for row in none["benchmarks"].values()] == [0, 0]
+    write_report(run_copy)
+    assert "No text of a benchmark was found in any document." in (run_copy / "report.html").read_text()
+    # A run without `decontaminate` leaves the same empty file.
+    del manifest["decontamination"]
+    (run_copy / "manifest.json").write_text(json.dumps(manifest))
+    assert contamination(RunFolder.open(run_copy)) is None
+    write_report(run_copy)
+    page = (run_copy / "report.html").read_text()
+    assert "This run has not looked for benchmark items" in page
+    assert "No text of a benchmark was found" not in page
 
 
 def test_a_terminal_is_shown_item_score_and_spans(run_folder: Path) -> None:

@@ -59,3 +59,10 @@ def test_tasks_stand_beside_the_validation(run_copy: Path) -> None:
     for text in ('<td class="num">0.5 (', '<td class="num quiet">0 (', "likeliest per byte", "1.25 bits/byte",
                  "of 3 items only the end of the prompt fits the context. Passed over: 7 no choices."):  # fmt: skip
         assert text in page
+    unseen = "Not looked for in the training data, which may hold their answers"
+    assert unseen not in page  # an earlier version's run does not tell
+    manifest["tasks"]["quiz"]["looked_for"] = False
+    manifest["tasks"]["blind"] = {"passed_over": {}, "looked_for": True}
+    (run_copy / "manifest.json").write_text(json.dumps(manifest))
+    write_report(run_copy)
+    assert f"{unseen}: <bdi>quiz</bdi>. Name the same files" in (run_copy / "report.html").read_text()
