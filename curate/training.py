@@ -600,5 +600,5 @@ class _Launcher:
                 "train",
                 str(folder),
                 f"the trainer of seed {seed} failed (exit {code}):\n    " + "\n    ".join(lines),
-                "Its log is log.txt in that folder. Run again to go on from the last checkpoint.",
+                "Its log is log.txt in that folder. Do what it asks for, or run again to go on from the last checkpoint.",
             )

@@ -1,17 +1,25 @@
-"""Steps that must not be applied: found on the device, without waiting for it, and judged when the log is due."""
+"""Steps that must not be applied: found on the device, without waiting for it, and judged when the log is due. Runs that diverged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from train.config import Settings
+from train.config import Settings, TrainError
 from train.data import TrainingData
+
+# A log line's loss against that of step 1, which is that of a model that knows nothing: above this the weights are lost. Tiny
+# runs at 30 times the rate that suits them, every step logged, reached 1.41 and still learned; at 50 times 1.8, and did not.
+DIVERGED = 1.5
+# The end against the start: above what batches and short runs differ by, as nothing is left that could make it good.
+WORSE = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +142,53 @@ def documents(data: TrainingData, batch: int) -> Iterator[dict[str, Any]]:
         source = data.sources[name]
         first, last = (source.document_at(token) for token in (window * length, (window + 1) * length))
         yield {"source": name, "window": window, "documents": source.document_ids[first : last + 1]}
+
+
+def refuse_divergence(config: Path, *, step: int, loss: float | None, first_loss: float | None) -> None:
+    """Stop a run whose weights are lost, at a log line: each of its steps may look like the one before.
+
+    Args:
+        config: The run's config file.
+        step: That of the line.
+        loss: Of the line; None if all its steps were skipped.
+        first_loss: Of the first line, that of step 1.
+
+    Raises:
+        TrainError: If the loss is above `DIVERGED` times the first.
+    """
+    if loss is not None and first_loss is not None and loss > DIVERGED * first_loss:
+        raise _diverged(config, f"step {step}: the loss is {loss:.4f}, at step 1 it was {first_loss:.4f}")
+
+
+def refuse_worse(config: Path, training: Sequence[Mapping[str, Any]], validation: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to call a run complete that knows less at its end than at its start.
+
+    With validation, its bits per byte decide, mean over the sources; but not if the training loss has fallen: what overfits, or
+    is scored on what it was not trained on, has learned all the same.
+
+    Args:
+        config: The run's config file.
+        training: All training lines of its metrics.jsonl.
+        validation: All validation lines; the first is that of step 0.
+
+    Raises:
+        TrainError: If it ended above `WORSE` times its start.
+    """
+    step, first_loss, last_loss = training[-1]["step"], training[0]["loss"], training[-1]["loss"]
+    if not validation:
+        if last_loss > WORSE * first_loss:
+            raise _diverged(config, f"step {step}: the last loss is {last_loss:.4f}, at step 1 it was {first_loss:.4f}")
+        return
+    first, last = (
+        fmean(score["bits_per_byte"] for score in line["validation"].values())
+        for line in (validation[0], validation[-1])
+    )
+    if last > WORSE * first and last_loss >= first_loss:
+        raise _diverged(config, f"step {step}: validation ends at {last:.4f} bits/byte, at step 0 it was {first:.4f}")
+
+
+def _diverged(config: Path, found: str) -> TrainError:
+    return TrainError(
+        f"{found}, of a model that knows nothing. The run has diverged; the last checkpoint stays, but may be no better. Lower "
+        f"`lr` or raise `warmup_tokens`, and train anew; `python -m train lr-range {config}` names good rates."
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train import answers, checkpoint, evaluate, loggers, metrics, model
+from train import answers, checkpoint, evaluate, guard, loggers, metrics, model
 from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
 from train.schedule import decay_ends, learning_rate, warmup_steps
@@ -208,9 +208,14 @@ def refuse_change(
 
 
 def summary(job: Job) -> dict[str, Any]:
-    """Return what summary.json says of a run that is complete."""
+    """Return what summary.json says of a run that is complete.
+
+    Raises:
+        TrainError: If it knows less than at its start.
+    """
     output = job.config.output
     training, validation = metrics.read(output / "metrics.jsonl")
+    guard.refuse_worse(job.config.path, training, validation)
     saved = checkpoint.load(output / "checkpoints" / f"step_{job.num_steps:08d}")
     draws: dict[str, int] = saved.state["draws"]
     epochs = job.data.train.epochs(draws)

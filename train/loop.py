@@ -30,6 +30,7 @@ class State:
         step: Batches done.
         draws: Windows drawn of each source.
         recent: What the guard noted of each step since the last record.
+        first_loss: That of the first record: of a model that knows nothing.
         skipped: Steps without an update, counted from 1.
         jumped: First and last step of each stretch whose updates a rollback took back.
     """
@@ -37,6 +38,7 @@ class State:
     step: int = 0
     draws: Counter[str] = field(default_factory=Counter)
     recent: list[Tensor] = field(default_factory=list)
+    first_loss: float | None = None
     skipped: list[int] = field(default_factory=list)
     jumped: list[tuple[int, int]] = field(default_factory=list)
 
@@ -200,8 +202,10 @@ def train(job: Job, saved: checkpoint.Checkpoint | None, stop: StopRequest, rank
             log.clock.stop(num_targets)
             rolled_back = False
             if due:
-                _record(job, state, log, seen, rate)
+                loss = _record(job, state, log, seen, rate)
                 rolled_back = _roll_back(job, state, learner, log, store)
+                if not rolled_back:
+                    guard.refuse_divergence(job.config.path, step=state.step, loss=loss, first_loss=state.first_loss)
             if state.step % settings.eval_every == 0 or decayed:
                 validate()
             if data.tasks and (decayed or (settings.tasks_every and state.step % settings.tasks_every == 0)):
@@ -233,18 +237,22 @@ def _guard(job: Job) -> Guard:
     return Guard(job.settings, job.device, sigma=sigma)
 
 
-def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Seen], rate: float) -> None:
-    """Write the log line of the steps since the last one, and one for each that was skipped."""
+def _record(job: Job, state: State, log: metrics.RunLog, seen: Sequence[guard.Seen], rate: float) -> float | None:
+    """Write the log line of the steps since the last one, and one for each that was skipped; return the loss, if one was not."""
     skipped = [one for one in seen if one.skipped]
     for one in skipped:
         log.skipped(step=one.step, fault=guard.line(one, job.data.train))
     state.skipped += [one.step for one in skipped]
-    applied = [one for one in seen if not one.skipped]
-    if applied:
-        loss = fmean(one.loss for one in applied)
-        tokens = state.step * job.data.train.batch_tokens
-        log.training(step=state.step, tokens=tokens, loss=loss, lr=rate, grad_norm=applied[-1].norm)
     state.recent.clear()
+    applied = [one for one in seen if not one.skipped]
+    if not applied:
+        return None
+    loss = fmean(one.loss for one in applied)
+    tokens = state.step * job.data.train.batch_tokens
+    log.training(step=state.step, tokens=tokens, loss=loss, lr=rate, grad_norm=applied[-1].norm)
+    if state.first_loss is None:
+        state.first_loss = loss
+    return loss
 
 
 def _roll_back(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: checkpoint.Store) -> bool:
@@ -305,6 +313,7 @@ def _save(job: Job, state: State, learner: Learner, log: metrics.RunLog, store: 
         "draws": dict(sorted(state.draws.items())),
         "epochs": job.data.train.epochs(state.draws),
         "recent": [noted.tolist() for noted in state.recent],
+        "first_loss": state.first_loss,
         "skipped": list(state.skipped),
         "jumped": list(state.jumped),
         "micro_batch": job.micro_batch,
@@ -327,4 +336,4 @@ def _restore(saved: checkpoint.Checkpoint, learner: Learner) -> State:
     device = learner.replica.decoder.embedding.weight.device
     recent = [torch.tensor(noted, dtype=torch.float64, device=device) for noted in saved.state["recent"]]
     draws, jumped = Counter(saved.state["draws"]), [(first, last) for first, last in saved.state["jumped"]]
-    return State(saved.step, draws, recent, list(saved.state["skipped"]), jumped)
+    return State(saved.step, draws, recent, saved.state["first_loss"], list(saved.state["skipped"]), jumped)

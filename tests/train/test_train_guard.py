@@ -199,6 +199,7 @@ def test_a_bad_step_is_skipped_and_its_documents_are_named(make_folder, monkeypa
 def test_a_skipped_step_leaves_weights_and_moments_as_they_were(make_folder, monkeypatch):
     config = make_folder(steps=40).config("a", save_every=1, keep_last=40)
     poison(monkeypatch, {25: NAN, 30: 1e6})
+    monkeypatch.setattr(guard, "DIVERGED", INF)  # the loss of step 30 is a log line of its own
     assert loop.run(load(config)) == 0
     folder = config.parent / "checkpoints"
     assert not (folder / "step_00000025").exists()  # nothing new to keep
@@ -231,7 +232,7 @@ def test_losses_of_another_stage_are_no_explosion(make_folder, monkeypatch):
     """Both halves of the run are sound; the losses of the second are three times those of the first."""
     folder = make_folder(steps=40)
     mixture = json.loads((folder.root / "mixture.json").read_text())
-    poison(monkeypatch, dict.fromkeys(range(21, 41), 3.0))
+    poison(monkeypatch, dict.fromkeys(range(2, 21), 1 / 3))  # step 1 is what others are compared with
     settings = {"skip_window": 8, "max_skips": 4, "log_every": 1, "clip": 1e-9}
     config = folder.config("jump", **settings)
     assert loop.run(load(config)) == 0
@@ -285,3 +286,117 @@ def test_a_burst_rolls_back_and_jumps_and_a_kill_changes_nothing(make_folder, mo
     assert "resuming from step_00000028" in again.stderr
     for name in ("metrics.jsonl", "summary.json"):
         assert (killed.parent / name).read_bytes() == (whole.parent / name).read_bytes()
+
+
+HOPELESS = {"lr": 1.0, "log_every": 4, "save_every": 3}  # a hundred times the rate that suits these models
+
+
+def diverges(config):
+    """Train until the error comes, started again after every stop; return its words, without the run's own path."""
+
+    def to_the_end():
+        while loop.run(load(config)) == 85:
+            pass
+
+    with pytest.raises(TrainError) as caught:
+        to_the_end()
+    assert caught.value.exit_code == 1
+    assert not (config.parent / "summary.json").exists()
+    return str(caught.value).replace(str(config), "CONFIG")
+
+
+def test_a_run_that_diverges_is_stopped_at_the_log_line_that_shows_it(make_folder):
+    config = make_folder(steps=40).config("a", **HOPELESS)
+    said = diverges(config)
+    losses = [(line["step"], line["loss"]) for line in lines(config) if "loss" in line]
+    (step, loss), first = losses[-1], losses[0][1]
+    assert first == pytest.approx(math.log(64), abs=0.1)  # knows nothing
+    assert loss > 1.5 * first
+    assert all(before <= 1.5 * first for _, before in losses[:-1])
+    assert step < 40
+    assert f"step {step}: the loss is {loss:.4f}, at step 1 it was {first:.4f}" in said
+    assert (
+        "Lower `lr` or raise `warmup_tokens`, and train anew; `python -m train lr-range CONFIG` names good rates"
+        in said
+    )
+    saved = checkpoint.load_newest(config.parent / "checkpoints", warn=pytest.fail)
+    assert saved.step == 3 * ((step - 1) // 3)  # the last that was due before
+    assert diverges(config) == said
+
+
+def test_a_run_that_diverges_does_so_however_often_it_is_stopped(make_folder):
+    folder = make_folder(steps=40)
+    straight = folder.config("straight", **HOPELESS)
+    stopped = folder.config("stopped", max_minutes=0, **HOPELESS)  # one step each
+    assert diverges(straight) == diverges(stopped)
+    assert lines(straight) == lines(stopped)
+
+
+def test_a_sound_run_is_untouched_by_the_search_for_divergence(make_folder, monkeypatch):
+    folder = make_folder(steps=12)
+    judged, other = folder.config("judged"), folder.config("other")
+    assert loop.run(load(judged)) == 0
+    for name in ("refuse_divergence", "refuse_worse"):
+        monkeypatch.setattr(guard, name, lambda *given, **named: None)
+    assert loop.run(load(other)) == 0
+    for name in ("metrics.jsonl", "summary.json", "checkpoints/step_00000012/model.safetensors"):
+        assert (judged.parent / name).read_bytes() == (other.parent / name).read_bytes()
+
+
+def test_a_rollback_comes_before_the_end_of_a_run(make_folder, monkeypatch):
+    # The line of step 8 shows the loss of step 5 alone, ten times the usual; the three behind it send the run back to the start.
+    config = make_folder(steps=12).config("a", log_every=4, max_skips=3)
+    poison(monkeypatch, {5: 10.0, 6: NAN, 7: NAN, 8: NAN})
+    assert loop.run(load(config)) == 0
+    losses = {line["step"]: line["loss"] for line in lines(config) if "loss" in line}
+    assert losses[8] > 9 * losses[1]
+
+
+def test_a_run_that_ends_worse_than_it_began_is_not_complete(make_folder):
+    config = make_folder(steps=3).config(
+        "a", lr=0.3, log_every=10
+    )  # lines at steps 1 and 3: none above 1.5 times the first
+    said = diverges(config)
+    first, last = (
+        sum(score["bits_per_byte"] for score in line["validation"].values()) / 2
+        for line in lines(config)
+        if "validation" in line
+    )
+    assert f"step 3: validation ends at {last:.4f} bits/byte, at step 0 it was {first:.4f}" in said
+    before = (config.parent / "metrics.jsonl").read_bytes()
+    assert diverges(config) == said
+    assert (config.parent / "metrics.jsonl").read_bytes() == before  # no step was made again
+
+
+@pytest.mark.parametrize(
+    ("losses", "bits", "worse"),
+    [
+        ((4.0, 4.2), (), False),  # 1.05 times
+        ((4.0, 4.21), (), True),
+        ((4.0,), (), False),  # one step: its loss is from before the update
+        ((4.0, 4.0), ((4.0, 6.0), (5.0, 5.5)), False),  # means 5 and 5.25
+        ((4.0, 4.0), ((4.0, 6.0), (3.0, 7.52)), True),  # 5.26
+        ((4.0,), ((4.0, 6.0), (3.0, 7.52)), True),
+        ((4.0, 5.9), ((4.0, 6.0), (5.0, 5.0)), False),  # validation decides, not the last batches
+        ((4.0, 3.9), ((4.0, 6.0), (9.0, 9.0)), False),  # overfits
+    ],
+)
+def test_what_ends_worse_than_it_began(losses, bits, worse):
+    training = [{"step": 10 * number + 1, "loss": loss} for number, loss in enumerate(losses)]
+    validation = [
+        {"validation": {name: {"bits_per_byte": one} for name, one in zip("ab", both, strict=True)}} for both in bits
+    ]
+    if worse:
+        with pytest.raises(TrainError, match="The run has diverged"):
+            guard.refuse_worse(Path("config.json"), training, validation)
+    else:
+        guard.refuse_worse(Path("config.json"), training, validation)
+
+
+@pytest.mark.parametrize(("loss", "lost"), [(6.0, False), (6.01, True), (None, False)])
+def test_half_as_much_again_as_the_first_loss_is_the_most(loss, lost):
+    if lost:
+        with pytest.raises(TrainError, match=r"step 20: the loss is 6\.0100, at step 1 it was 4\.0000"):
+            guard.refuse_divergence(Path("config.json"), step=20, loss=loss, first_loss=4.0)
+    else:
+        guard.refuse_divergence(Path("config.json"), step=20, loss=loss, first_loss=4.0)
