@@ -61,6 +61,13 @@ and says where that of CONFIG lies. Writes lr_range.json to the output; no check
 _SAMPLE = """\
 Prints a text and how the model of CHECKPOINT goes on, to the end of the document or --tokens further. Only text goes to
 standard output; notes go to standard error. The same seed gives the same text, on the CPU to the last character.
+
+The prompt is taken as it stands: a tuned model gets no template either. One that was tuned with `template: chat` (the default of
+sft and dpo) is asked in the form that it learned; nothing stands behind the colon, the answer begins with its space:
+
+  python -m train sample RUN --prompt $'User: What is 2 + 2?\\n\\nAssistant:'
+
+A system message comes before, as $'System: Be brief.\\n\\nUser: ...'. After `template: none` the prompt is the row's prompt.
 """
 _LADDER = """\
 Trains sizes one after another, each on `multiple` times its parameters in tokens, and fits loss = E + A C^-alpha over the
@@ -69,9 +76,12 @@ training FLOPs C (Hoffmann et al. 2022, arXiv:2203.15556). CONFIG, a JSON file:
   {"sizes": ["15m", {"layers": 6, "dim": 256, "heads": 4}], "multiple": 20, "count": "all", "seeds": [0, 1],
    "tokens": "tokens", "mixture": "mixture.json", "output": "ladder", "overrides": {"eval_every": 1000}}
 
+A size is a preset, or a shape: `layers`, `dim` and `heads`, and if you like `kv_heads` (otherwise as `heads`), `context` (2048),
+`micro_batch` (16); rate, batch, warm-up and MLP follow from it. `overrides` holds for all sizes, and goes before what follows.
 `count` says which parameters: all, or those of the trunk. Each run is a folder OUTPUT/SIZE/SEED of `python -m train run` on the
 first tokens of the mixture; what is complete is not trained again. Writes OUTPUT/ladder.json and prints its table. With fewer
-than four sizes E is 0. Intervals are 95 %, by parametric bootstrap; one that is no use says "cannot tell".
+than four sizes E is 0. Intervals are 95 %, by parametric bootstrap; one that is no use says "cannot tell". Sizes of fewer than 50
+steps are named: their losses mean nothing.
 """
 _EXPORT = """\
 Writes a trained model as a folder that transformers and lm-evaluation-harness open; others read this form as well:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from train import answers, checkpoint, evaluate, guard, loggers, metrics, model
-from train.config import FREE_SETTINGS, ConfigError, RunConfig, Settings, TrainError
+from train.config import FREE_SETTINGS, PRESETS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
 from train.schedule import decay_ends, learning_rate, warmup_steps
 
@@ -75,10 +75,14 @@ class Job:
 
     def announcement(self) -> str:
         """Return what will happen, for a reader."""
-        settings, train = self.settings, self.data.train
+        settings, train, preset = self.settings, self.data.train, PRESETS[self.config.preset]
+        own = any(
+            getattr(settings, key) != getattr(preset, key) for key in ("layers", "dim", "heads", "kv_heads", "ffn_dim")
+        )
+        name = f"{settings.layers}x{settings.dim} (layers x dim, in place of the shape of {self.config.preset})"
         threads = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
         return (
-            f"model   {self.config.preset}, seed {self.config.seed}: {settings.parameters(self.vocab_size):,} parameters, "
+            f"model   {name if own else self.config.preset}, seed {self.config.seed}: {settings.parameters(self.vocab_size):,} parameters, "
             f"{settings.trunk_parameters:,} of them in the trunk\n"
             f"data    {self.num_steps:,} steps of {train.batch_tokens:,} tokens, {self.num_steps * train.batch_tokens:,} in all; "
             f"validation: {', '.join(self.data.validation) or 'none'}\n"

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ from train.stopping import DONE, INTERRUPTED, SAVED
 HUBER = 1e-3  # Hoffmann et al. 2022, appendix D.2
 _BASE = "15m"  # the preset that the config of a shape names; its overrides say every number that differs
 _SHAPE = ("layers", "dim", "heads", "kv_heads", "context", "micro_batch")
+FEWEST_STEPS = 50  # below that a loss tells of the warm-up and little else
 Array = npt.NDArray[np.float64]
 
 
@@ -208,8 +210,11 @@ def load(path: Path) -> LadderConfig:
             except (ConfigError, TypeError, ValueError) as error:
                 problems.append(f"sizes: {json.dumps(one)}: {error}")
         names = [one.name for one in sizes]
-        if len(set(names)) < len(names) or len(names) < 2:
-            problems.append("sizes: must be two or more, all different.")
+        if len(raw["sizes"]) < 2:
+            problems.append(f"sizes: must be two or more, are {len(raw['sizes'])}.")
+        problems += [
+            f"sizes: {name} is there {n} times; they must differ." for name, n in Counter(names).items() if n > 1
+        ]
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
     folder = path.parent
@@ -230,9 +235,19 @@ def _size(given: str | Mapping[str, int], overrides: Mapping[str, Any]) -> Size:
         if given not in PRESETS:
             raise ConfigError(f"unknown preset. Known: {', '.join(PRESETS)}.")
         return Size(given, given, overrides, dataclasses.replace(PRESETS[given], **overrides))
-    unknown = sorted({*given} - {*_SHAPE})
-    if unknown or not {"layers", "dim", "heads"} <= {*given}:
-        raise ConfigError(f"a shape has layers, dim, heads; it may have {', '.join(_SHAPE[3:])}.")
+    missing, unknown = [key for key in _SHAPE[:3] if key not in given], sorted({*given} - {*_SHAPE})
+    if missing or unknown:
+        wrong = [f"is without {', '.join(missing)}"] * bool(missing) + [f"may not have {', '.join(unknown)}"] * bool(
+            unknown
+        )
+        raise ConfigError(
+            f"{'; '.join(wrong)}. A shape has {', '.join(_SHAPE[:3])}; it may have {', '.join(_SHAPE[3:])}. Another setting "
+            "stands in `overrides`, for all sizes."
+        )
+    wrong = [f"{key} must be a whole number of at least 1, is {json.dumps(value)}" for key, value in given.items()
+             if type(value) is not int or value < 1]  # fmt: skip
+    if wrong:
+        raise ConfigError(f"{'; '.join(wrong)}.")
     shape, base = dataclasses.asdict(ladder(**given)), dataclasses.asdict(PRESETS[_BASE])
     changed = {key: value for key, value in shape.items() if value != base[key]} | dict(overrides)
     name = f"{given['layers']}x{given['dim']}"
@@ -252,11 +267,15 @@ def run(config: LadderConfig, *, jobs: int = 1, predict: str | None = None) -> i
             f"{config.mixture}: has {there:,} tokens; at {config.multiple:g} tokens a parameter ({config.count}) {', '.join(short)}. "
             "Raise mixture.tokens, lower `multiple`, or leave out sizes."
         )
+    steps: dict[str, int] = {}
     for one in config.sizes:
+        limited = dataclasses.replace(one.settings, max_tokens=budgets[one.name])
         try:
-            open_data(config.tokens, config.mixture, dataclasses.replace(one.settings, max_tokens=budgets[one.name]))
+            steps[one.name] = open_data(config.tokens, config.mixture, limited).train.num_steps
         except TrainError as error:
             raise TrainError(f"{config.path}: size {one.name}, {budgets[one.name]:,} tokens: {error}") from error
+    if warning := _too_short(steps):
+        metrics.say(warning)  # before hours of training
     folders = [_prepare(config, one, seed, budgets[one.name]) for seed in config.seeds for one in config.sizes]
     code = _train([one for one in folders if not (one / "summary.json").exists()], jobs)
     if code != DONE:
@@ -337,6 +356,7 @@ def _collect(config: LadderConfig, vocab_size: int, predict: str | None) -> dict
             {
                 "size": one.name, "seed": seed, "parameters": one.settings.parameters(vocab_size),
                 "trunk_parameters": one.settings.trunk_parameters, "tokens": summary["tokens"],
+                "steps": summary["steps"],
                 "flops": model.flops_per_token(one.settings, vocab_size) * summary["tokens"],
                 "flops_6nd": 6 * counted * summary["tokens"],
                 "loss": float(np.mean([score["loss"] for score in scores.values()])) if scores else summary["last_loss"],
@@ -389,6 +409,8 @@ def table(result: Mapping[str, Any]) -> str:
         f"loss = {law['form']}: E {law['E']:.4g}{_between(law['interval']['E'])}, A {law['A']:.4g}{_between(law['interval']['A'])}, "
         f"alpha {law['alpha']:.4g}{_between(law['interval']['alpha'])}, C0 {law['C0']:.3e} FLOPs"
     )
+    if warning := _too_short({one["size"]: one["steps"] for one in result["runs"]}):
+        lines.append(warning)
     if not law["can_tell"]:
         lines.append(
             "cannot tell: the interval of alpha is unknown or holds 0. More sizes, further apart, or more seeds."
@@ -403,6 +425,13 @@ def table(result: Mapping[str, Any]) -> str:
             f"{verdict}loss {one['loss']:.4f}{_between(one['interval'])}"
         )
     return "\n".join(lines)
+
+
+def _too_short(steps: Mapping[str, int]) -> str:
+    """Return a warning that names the sizes of few steps, or nothing."""
+    few = [f"{name} ({count:,} step{'s' * (count != 1)})" for name, count in steps.items() if count < FEWEST_STEPS]
+    remedy = "raise `multiple`, or lower `batch_tokens` in `overrides`"
+    return f"too short to mean anything: {', '.join(few)}, fewer than {FEWEST_STEPS} steps; {remedy}." if few else ""
 
 
 def _between(interval: Sequence[float] | None) -> str:

@@ -96,11 +96,57 @@ def test_problems_of_a_config_are_told_at_once(make_folder):
         ladder.load(write(folder, sizes=["2b", {"layers": 1}], multiple=0, overrides={"max_tokens": 5}))
     for text in (
         "unknown preset",
-        "a shape has layers, dim, heads",
+        'sizes: {"layers": 1}: is without dim, heads. A shape has layers, dim, heads; it may have kv_heads,',
         "multiple: must be greater than 0",
         "follows from",
     ):
         assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (
+            {"ffn_dim": 16},
+            "may not have ffn_dim. A shape has layers, dim, heads; it may have kv_heads, context, micro_batch.",
+        ),
+        ({"lr": 0.1, "ffn_dim": 16}, "may not have ffn_dim, lr. A shape has"),
+        ({"context": "8"}, 'context must be a whole number of at least 1, is "8".'),
+        ({"heads": 0, "dim": True}, "dim must be a whole number of at least 1, is true; heads must be"),
+        ({"heads": 3}, "heads: must be a divisor of dim = 16, is 3."),
+    ],
+)
+def test_a_wrong_shape_is_the_only_problem_that_is_told(make_folder, shape, said):
+    right, wrong = {"layers": 1, "dim": 8, "heads": 2}, {"layers": 1, "dim": 16, "heads": 2} | shape
+    path = write(make_folder(steps=3), sizes=[right, wrong])
+    with pytest.raises(ConfigError) as caught:
+        ladder.load(path)
+    assert str(caught.value).startswith(f"{path}: sizes: {json.dumps(wrong)}: {said}")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_one_size_or_one_twice_is_refused(make_folder):
+    right = {"layers": 1, "dim": 8, "heads": 2}
+    folder = make_folder(steps=3)
+    with pytest.raises(ConfigError, match=r"sizes: must be two or more, are 1\.$"):
+        ladder.load(write(folder, sizes=["15m"]))
+    with pytest.raises(ConfigError, match=r"sizes: 1x8 is there 2 times; they must differ\.$"):
+        ladder.load(write(folder, sizes=[right, right, "15m"]))
+
+
+def test_help_lists_the_keys_of_a_shape(capsys):
+    with pytest.raises(SystemExit):
+        main(["ladder", "--help"])
+    said = capsys.readouterr().out
+    assert all(f"`{key}`" in said for key in ladder._SHAPE)
+    assert f"fewer than {ladder.FEWEST_STEPS}" in said
+
+
+def test_sizes_below_fifty_steps_are_named():
+    said = ladder._too_short({"a": 49, "b": 50, "c": 1})
+    assert "a (49 steps), c (1 step), fewer than 50 steps" in said
+    assert "b (" not in said
+    assert ladder._too_short({"b": 50}) == ""
 
 
 def test_a_mixture_that_is_too_short_is_refused_with_the_numbers(make_folder, capsys):
@@ -117,10 +163,16 @@ def test_a_mixture_that_is_too_short_is_refused_with_the_numbers(make_folder, ca
 def test_a_ladder_trains_every_run_once_and_says_what_it_cannot_tell(make_folder, capfd):
     path = write(make_folder(steps=3))
     assert main(["ladder", str(path), "--predict", "15m"]) == 0
-    out = capfd.readouterr().out
+    out, err = capfd.readouterr()
+    short = "too short to mean anything: 1x8 (1 step), 1x16 (2 steps), fewer than 50 steps"  # 33 and 78 tokens, batches of 32
+    assert short in out
+    assert short in err.partition("model ")[0]  # before the first run
+    assert "model   1x8 (layers x dim, in place of the shape of 15m), seed 0: 1,696 parameters" in err
+    assert "model   15m" not in err
     result = json.loads((path.parent / "out" / "ladder.json").read_text())
     assert [one["size"] for one in result["runs"]] == ["1x8", "1x16"]
     last = json.loads((path.parent / "out" / "1x16" / "0" / "summary.json").read_text())
+    assert [one["steps"] for one in result["runs"]] == [1, 2]
     assert result["runs"][1]["tokens"] == last["tokens"] == 64  # 0.02 * 3904 = 78, in batches of 32
     assert result["runs"][1]["loss"] == pytest.approx(np.mean([v["loss"] for v in last["validation"].values()]))
     assert "cannot tell" in out

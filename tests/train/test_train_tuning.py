@@ -25,9 +25,11 @@ from train import checkpoint, config, loop, metrics
 from train.__main__ import main
 from train.config import ConfigError, TrainError, settings_of
 from train.model import Decoder
+from train.trained import open_trained
 from train.tuning import dpo
 from train.tuning import loop as tuning_loop
 from train.tuning.config import DpoSettings, SftSettings, TuningConfig
+from train.tuning.examples import read_examples
 
 CONTEXT = 32
 KINDS = {"sft": SftSettings, "dpo": DpoSettings}
@@ -476,6 +478,26 @@ def test_the_tokenizer_is_found_above_the_checkpoint(make, trained):
     paths = [make("sft", f"{n}", start=start, changes={"tokenizer": None}, steps=1) for n, start in enumerate(starts)]
     assert [tune(path, "sft") for path in paths] == [0, 0]
     assert written(paths[0]) == written(paths[1])
+
+
+@pytest.mark.parametrize("system", ["", "Be brief."])
+def test_the_help_of_sample_writes_a_prompt_as_tuning_does(trained, tmp_path, capsys, system):
+    with pytest.raises(SystemExit):
+        main(["sample", "--help"])
+    said = capsys.readouterr().out
+    prompt = re.search(r"--prompt \$'(User: What is 2 \+ 2\?.*)'", said)[1].replace("\\n", "\n")
+    if system:
+        prompt = re.search(r"\$'(System: Be brief\..*)User: \.\.\.'", said)[1].replace("\\n", "\n") + prompt
+    turns = [("system", system)] * bool(system) + [("user", "What is 2 + 2?"), ("assistant", "4")]
+    (tmp_path / "a.jsonl").write_text(
+        json.dumps({"messages": [{"role": role, "content": text} for role, text in turns]})
+    )
+    start = open_trained(trained / "train" / "0", None, warn=pytest.fail)
+    found = read_examples({"a": tmp_path / "a.jsonl"}, start.tokenizer, pairs=False, template="chat", context=99, seed=0,
+                          max_skipped=0)  # fmt: skip
+    response = start.tokenizer.encode(" 4").tolist()
+    asked = [*start.start_ids, *start.tokenizer.encode(prompt).tolist()]  # as `sample` does
+    assert found.examples[0].rows[0].tokens.tolist() == [*asked, *response, END]
 
 
 def test_help_shows_every_setting_and_needs_no_torch(capsys):
