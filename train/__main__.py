@@ -24,7 +24,8 @@ Trains the model of CONFIG, a JSON file:
   {"preset": "demo-1m", "seed": 0, "tokens": "../../tokens", "mixture": "../../mixture.json", "output": ".",
    "overrides": {"lr": 0.002, "eval_every": 100}}
 
-Paths are relative to CONFIG. `tokens` holds a folder of token shards for each source that `mixture` names. `answers`, if there,
+Paths are relative to CONFIG. `seed` is 0 and `output` the folder of CONFIG unless given. `tokens` holds a folder of token shards
+for each source that `mixture` names. `answers`, if there,
 names a Parquet file of prompts and gold answers, whose bits per byte are measured with the validation sets. `tasks` names one of
 questions with several answers: accuracy, centred on chance, and bits per byte of the gold answer, measured at the end.
 `overrides` may hold every setting that `python -m train presets NAME` shows; `python -m train presets --help` explains them.
@@ -52,6 +53,11 @@ Several GPUs, or processes on the CPU:
 The override `parallel` says whether each holds the model whole (ddp) or a part of it (fsdp). Losses are those of one process but
 for rounding, and any number of processes goes on from any checkpoint. torchrun itself returns 1 for every code but 0, and
 names the code that the processes returned; it kills what has not saved 30 seconds after a SIGTERM.
+"""
+_CHECK = """\
+Does what `run` does before its first step: reads CONFIG, opens tokens, mixture, answers and tasks, and looks at device, memory
+and output. Prints what would be trained. Not read is the content of the shards, which `run` compares with their digests.
+Nothing is trained or left in the output. Exit codes as in `run`.
 """
 _RANGE = """\
 Trains the model of CONFIG for N steps while the learning rate grows from --low to --high (Smith 2017, arXiv:1506.01186), and
@@ -92,7 +98,7 @@ Writes a trained model as a folder that transformers and lm-evaluation-harness o
 _EXAMPLES = """\
 examples:
   python -m train presets demo-1m                     every setting of a preset
-  python -m train check runs/web/train/0/config.json  is this config right?
+  python -m train check runs/web/train/0/config.json  can this config run?
   python -m train run runs/web/train/0/config.json    train, or go on from the newest checkpoint
   python -m train ladder ladder.json --predict 1b     a power law over sizes, and what it says of a larger one
 
@@ -118,9 +124,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "run", help="train a model", description=_RUN, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     run.add_argument("config", type=Path, metavar="CONFIG", help="config.json of the run")
-    checked = commands.add_parser("check", help="say whether a config is right; trains nothing")
+    checked = commands.add_parser(
+        "check",
+        help="say whether a config can run, and what it would train",
+        description=_CHECK,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     checked.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a run")
-    checked.add_argument("--settings-only", action="store_true", help="its data need not be there yet")
+    checked.add_argument(
+        "--settings-only", action="store_true", help="look at CONFIG alone: its data need not be there yet"
+    )
     ranged = commands.add_parser(
         "lr-range",
         help="say which learning rates are too low, good and too high",
@@ -212,9 +225,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return ladder.run(ladder.load(options.config), jobs=max(1, options.jobs), predict=options.predict)
         if options.command == "check":
-            from train import loggers
+            checked_config = configuration.load(options.config)
+            if options.settings_only:
+                from train import loggers
 
-            loggers.check(configuration.load(options.config).settings.loggers)
+                loggers.check(checked_config.settings.loggers)
+                print("keys and settings are right; data, device and output were not looked at")
+                return 0
+            if arguments is None:
+                _set_environment(checked_config.settings.threads)
+            from train import job
+
+            print(f"{job.checked(checked_config)}\nthis config can run")
             return 0
         if options.command == "presets":
             print(_presets(options.name))

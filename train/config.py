@@ -11,12 +11,13 @@ import difflib
 import itertools
 import json
 import math
+import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 
 class TrainError(Exception):
@@ -31,10 +32,49 @@ class ConfigError(TrainError):
     exit_code = 2
 
 
-def require(name: str, value: object, condition: bool, wanted: str) -> None:
-    """Refuse a value that a condition does not hold for: ValueError, with what was wanted."""
-    if not condition:
-        raise ValueError(f"{name}: must be {wanted}, is {value}.")
+class RangeError(ValueError):
+    """Settings that cannot be: all problems, each `name: what is wrong`."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return " ".join(self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers that a setting may be; null and words are for its type to refuse."""
+
+    wanted: str
+    holds: Callable[[float], bool]
+
+    def problem(self, name: str, value: object) -> str | None:
+        """Return what is wrong with a value of the right type, or None."""
+        fits = not isinstance(value, int | float) or self.holds(value)
+        return None if fits else f"{name}: must be {self.wanted}, is {value}."
+
+
+COUNT = Range("at least 1", lambda value: value >= 1)
+POSITIVE = Range("greater than 0", lambda value: value > 0)
+NOT_NEGATIVE = Range("at least 0", lambda value: value >= 0)
+SHARE = Range("between 0 and 1", lambda value: 0 <= value <= 1)
+BELOW_ONE = Range("at least 0 and below 1", lambda value: 0 <= value < 1)
+THREADS = Range("between 1 and 1024 (OpenMP crashes where it cannot start them all)", lambda value: 1 <= value <= 1024)
+SKIP_WINDOW = Range("between 4 and 1,000,000 (the guard keeps them all)", lambda value: 4 <= value <= 1_000_000)
+
+
+def refuse_out_of_range(settings: Any) -> None:
+    """Refuse settings of which any is out of its range, with all that are.
+
+    Raises:
+        RangeError: If one is.
+    """
+    ranges: Mapping[str, Range] = settings.ranges
+    found = (one.problem(name, getattr(settings, name)) for name, one in ranges.items())
+    if problems := [problem for problem in found if problem is not None]:
+        raise RangeError(problems)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,38 +179,39 @@ class Settings:
     compile: Literal["auto", "on", "off"] = "auto"
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"
 
-    def __post_init__(self) -> None:
-        for name in ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "eval_batch",
-                     "log_every", "eval_every", "save_every", "keep_last", "max_skips", "threads"):  # fmt: skip
-            require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        require("micro_batch", self.micro_batch, self.micro_batch == "probe" or self.micro_batch >= 1, "at least 1")
-        for name in ("lr", "rope_base", "norm_eps", "adam_eps", "clip"):
-            require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
-        for name in ("weight_decay", "warmup_tokens", "max_rollbacks", "z_loss"):
-            require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        for name in ("min_lr_ratio", "decay_fraction"):
-            require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("beta1", "beta2", "momentum"):
-            require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        for name in ("max_tokens", "batch_windows", "tasks_every", "keep_every"):
-            require(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
-        require("skip_window", self.skip_window, self.skip_window >= 4, "at least 4")
-        require("skip_sigma", self.skip_sigma, self.skip_sigma is None or self.skip_sigma > 0, "greater than 0")
-        self._check_decay_points()
-        require("heads", self.heads, self.dim % self.heads == 0, f"a divisor of dim = {self.dim}")
-        require("heads", self.heads, self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)")
-        require("kv_heads", self.kv_heads, self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}")
+    ranges: ClassVar[Mapping[str, Range]] = types.MappingProxyType(
+        {
+            **dict.fromkeys(
+                ("layers", "dim", "heads", "kv_heads", "ffn_dim", "context", "batch_tokens", "eval_batch"), COUNT
+            ),
+            **dict.fromkeys(("log_every", "eval_every", "save_every", "keep_last", "max_skips", "micro_batch"), COUNT),
+            **dict.fromkeys(("max_tokens", "batch_windows", "tasks_every", "keep_every"), COUNT),
+            **dict.fromkeys(("lr", "rope_base", "norm_eps", "adam_eps", "clip", "skip_sigma"), POSITIVE),
+            **dict.fromkeys(("weight_decay", "warmup_tokens", "max_rollbacks", "z_loss", "max_minutes"), NOT_NEGATIVE),
+            **dict.fromkeys(("min_lr_ratio", "decay_fraction"), SHARE),
+            **dict.fromkeys(("beta1", "beta2", "momentum"), BELOW_ONE),
+            "threads": THREADS,
+            "skip_window": SKIP_WINDOW,
+        }
+    )
 
-    def _check_decay_points(self) -> None:
+    def __post_init__(self) -> None:
+        refuse_out_of_range(self)
         points, on = self.decay_points, self.schedule == "wsd-s"
-        require(
-            "decay_points", points, bool(points) == on, "a list of points" if on else "null unless schedule is wsd-s"
-        )
         rising = all(first < second for first, second in itertools.pairwise([0, *(points or [])]))
-        require("decay_points", points, rising, "greater than 0 and rising")
         alike = len({point <= 1 for point in points or []}) < 2
-        require("decay_points", points, alike, "all shares of the run (up to 1) or all tokens")
+        relations = [
+            ("decay_points", bool(points) == on, "a list of points" if on else "null unless schedule is wsd-s"),
+            ("decay_points", rising, "greater than 0 and rising"),
+            ("decay_points", alike, "all shares of the run (up to 1) or all tokens"),
+            ("heads", self.dim % self.heads == 0, f"a divisor of dim = {self.dim}"),
+            ("heads", self.head_dim % 2 == 0, "such that dim / heads is even (rotary embedding)"),
+            ("kv_heads", self.heads % self.kv_heads == 0, f"a divisor of heads = {self.heads}"),
+        ]
+        if problems := [
+            f"{name}: must be {wanted}, is {getattr(self, name)}." for name, holds, wanted in relations if not holds
+        ]:
+            raise RangeError(problems)
 
     @property
     def head_dim(self) -> int:
@@ -297,7 +338,7 @@ def load(path: str | Path) -> RunConfig:
         "tasks": str,
         "overrides": dict,
     }
-    raw, problems = read_keys(path, kinds, optional=("output", "answers", "tasks", "overrides"))
+    raw, problems = read_keys(path, kinds, optional=("seed", "output", "answers", "tasks", "overrides"))
     preset = raw.get("preset")
     if isinstance(preset, str) and preset not in PRESETS:
         problems.append(_unknown(preset, PRESETS, what="preset"))
@@ -307,15 +348,15 @@ def load(path: str | Path) -> RunConfig:
     if not problems:
         try:
             settings = dataclasses.replace(PRESETS[raw["preset"]], **overrides)
-        except ValueError as error:
-            problems.append(f"overrides.{error}")
+        except RangeError as error:
+            problems += [f"overrides.{problem}" for problem in error.problems]
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
     folder = path.parent
     return RunConfig(
         path=path,
         preset=raw["preset"],
-        seed=raw["seed"],
+        seed=raw.get("seed", 0),
         tokens=folder / raw["tokens"],
         mixture=folder / raw["mixture"],
         output=folder / raw.get("output", "."),
@@ -358,17 +399,30 @@ def read_keys(path: Path, kinds: Mapping[str, Any], *, optional: Sequence[str]) 
     return raw, problems
 
 
-def check_overrides(overrides: Mapping[str, Any], settings: type = Settings) -> list[str]:
-    """Return what is wrong with names and types of `overrides` of `settings`; an empty list if nothing is."""
+def check_overrides(overrides: Mapping[str, Any], settings: Any = Settings) -> list[str]:
+    """Return what is wrong with names, types and ranges of `overrides` of `settings`; an empty list if nothing is."""
     types_of = typing.get_type_hints(settings)
     hints = {field.name: types_of[field.name] for field in dataclasses.fields(settings)}
+    ranges: Mapping[str, Range] = settings.ranges
     problems = []
     for key, value in overrides.items():
         if key not in hints:
             problems.append(_unknown(key, hints, prefix="overrides."))
         elif not _fits(value, hints[key]):
-            problems.append(f"overrides.{key}: must be {_describe(hints[key])}, is {json.dumps(value)}.")
+            wanted = f"must be {_describe(hints[key])}, is {json.dumps(value)}."
+            problems.append(f"overrides.{key}: {wanted}{_written_out(value, hints[key])}")
+        elif key in ranges and (problem := ranges[key].problem(key, value)) is not None:
+            problems.append(f"overrides.{problem}")
     return problems
+
+
+def _written_out(value: object, hint: Any) -> str:
+    """Return the number to write instead of a size such as `60k`, which recipes take for their own keys."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgbt]?)", value.lower()) if isinstance(value, str) else None
+    if match is None:
+        return ""
+    number = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}[match[2]]
+    return next((f" Write {one}." for one in (round(number), number) if one == number and _fits(one, hint)), "")
 
 
 def _fits(value: object, hint: Any) -> bool:

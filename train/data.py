@@ -21,7 +21,7 @@ from curate.tokens.answers import Answer, read_answers
 from curate.tokens.order import Plan, num_windows
 from curate.tokens.shard import TokenSource
 from curate.tokens.tasks import TaskItem, read_tasks
-from train.config import Settings, TrainError
+from train.config import ConfigError, Settings, TrainError
 
 IntArray = npt.NDArray[np.int64]
 
@@ -145,12 +145,18 @@ def open_data(
     """Open shards, mixture, gold answers and tasks, and check that they can be trained on, or measured.
 
     Raises:
-        TrainError: If sources differ in tokenizer, a source or the mixture is too short, or windows do not fit.
-        curate.errors.InputError: If a file is missing or damaged.
+        ConfigError: If tokens, mixture, answers or tasks are not there, or settings do not fit them.
+        TrainError: If sources differ in tokenizer, or a source or the mixture is too short.
+        curate.errors.InputError: If a file is damaged.
     """
+    if not tokens.is_dir():
+        raise ConfigError(
+            f"{tokens}: there is no such folder. Set `tokens` to the folder of token shards, or make them."
+        )
+    _check_there("mixture", mixture)
     plan = Plan.load(mixture)
     if plan.window % settings.context:
-        raise TrainError(
+        raise ConfigError(
             f"{mixture}: its window of {plan.window} tokens is not a multiple of the context {settings.context}. "
             "Set mixture.window or the override `context`."
         )
@@ -161,7 +167,7 @@ def open_data(
     num_slots = _first_slots(mixture, plan, settings.max_tokens)
     train = TrainingData(sources, plan, settings.context, batch_windows, num_slots)
     if train.num_steps == 0:
-        raise TrainError(
+        raise ConfigError(
             f"{mixture}: {num_slots} windows of {plan.window} tokens do not fill one batch of {batch_windows} windows. "
             "Raise mixture.tokens or the override `max_tokens`, or lower the override `batch_windows`."
         )
@@ -198,7 +204,7 @@ def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:
     if max_tokens is None:
         return plan.num_slots
     if max_tokens > there:
-        raise TrainError(
+        raise ConfigError(
             f"{mixture}: max_tokens is {max_tokens:,}, the mixture has {there:,} ({plan.num_slots:,} windows of {plan.window}). "
             "Lower the override `max_tokens`, or raise mixture.tokens."
         )
@@ -207,6 +213,7 @@ def _first_slots(mixture: Path, plan: Plan, max_tokens: int | None) -> int:
 
 def read_gold(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
     """Return the gold answers of a file, all of which fit the context."""
+    _check_there("answers", path)
     answers = read_answers(path, vocab_size)
     for one in answers:
         _check_fits(one.answer.size, f"{path}: the answer of item {one.item} of {one.benchmark}", context)
@@ -215,6 +222,7 @@ def read_gold(path: Path, vocab_size: int, context: int) -> tuple[Answer, ...]:
 
 def read_items(path: Path, vocab_size: int, context: int) -> tuple[TaskItem, ...]:
     """Return the task items of a file, every choice of which fits the context."""
+    _check_there("tasks", path)
     items = read_tasks(path, vocab_size)
     for one in items:
         longest = max(choice.size for choice in one.choices)
@@ -222,9 +230,14 @@ def read_items(path: Path, vocab_size: int, context: int) -> tuple[TaskItem, ...
     return items
 
 
+def _check_there(key: str, path: Path) -> None:
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file. Set `{key}` to where it is, or make it.")
+
+
 def _check_fits(size: int, what: str, context: int) -> None:
     if size > context:
-        raise TrainError(
+        raise ConfigError(
             f"{what} has {size} tokens, the context {context}. Take the item out, or set a longer `context`."
         )
 

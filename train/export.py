@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -54,10 +55,11 @@ def export(folder: Path, output: Path, *, tokenizer: Path | None, dtype: str) ->
     try:
         parameters = _write(trained, temporary, dtype)
         _put(temporary, output)
-    except OSError as error:
+    except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        place, problem = getattr(error, "filename", None), getattr(error, "strerror", None)
         raise TrainError(
-            f"--output {output}: cannot be written ({error.filename or temporary}: {error.strerror or error}). What was there "
+            f"--output {output}: cannot be written ({place or temporary}: {problem or error}). What was there "
             "is as it was; make room, or name another folder."
         ) from error
     metrics.say(f"{output}: {trained.path.name}, {parameters:,} parameters in {dtype}")

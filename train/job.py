@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 from train import answers, checkpoint, evaluate, guard, loggers, metrics, model
 from train.config import FREE_SETTINGS, PRESETS, ConfigError, RunConfig, Settings, TrainError
 from train.data import Data, open_data
+from train.distributed import BYTES_PER_PARAMETER
 from train.schedule import decay_ends, learning_rate, warmup_steps
+from train.stopping import check_output, check_writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ def settle(config: RunConfig) -> Job:
         raise ConfigError(
             f"{config.path}: overrides.decay_points: {error}. Move the points, or train longer."
         ) from error
+    vocab_size = model.padded_vocab_size(data.vocab_size)
+    _check_memory(config.path, settings.parameters(vocab_size), device)
     return Job(
         config=config,
         settings=settings,
@@ -130,9 +135,44 @@ def settle(config: RunConfig) -> Job:
             warmup_tokens=settings.warmup_tokens, batch_tokens=data.train.batch_tokens, num_steps=num_steps
         ),
         decay_ends=ends,
-        vocab_size=model.padded_vocab_size(data.vocab_size),
+        vocab_size=vocab_size,
         micro_batch=8 if settings.micro_batch == "probe" else settings.micro_batch,
     )
+
+
+def checked(config: RunConfig) -> str:
+    """Do what a run does before its first step, but for reading all shards; return its announcement.
+
+    Raises:
+        TrainError: If the run would be refused.
+        curate.errors.InputError: If a file is damaged.
+    """
+    refuse_other_kind(config.output, None, config.path)
+    check_output(config.output, config.path)
+    job = settle(config)
+    check_writable(config.output)
+    resolved = config.output / "resolved.json"
+    begun = (config.output / "summary.json").exists() or any(config.output.glob("checkpoints/step_*"))
+    if begun and resolved.exists():
+        record = read_json(resolved)
+        refuse_change(record, job.record(), config=config.path, place=resolved, free=FREE_SETTINGS)
+    skipped = [f"source '{name}': {reason}." for name, reason in job.data.skipped.items()]
+    return "\n".join([*skipped, job.announcement()])
+
+
+def _check_memory(config: Path, parameters: int, device: torch.device) -> None:
+    """Refuse a model that cannot be: weights, gradients and moments alone take more than there is."""
+    if device.type == "cuda":
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))  # fsdp gives each a part
+        there, where = torch.cuda.get_device_properties(device).total_memory * ranks, "the GPU"
+    else:
+        there, where = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "this machine"
+    needed = parameters * BYTES_PER_PARAMETER
+    if needed > there:
+        raise ConfigError(
+            f"{config}: {parameters:,} parameters need {needed / 1e9:,.1f} GB ({BYTES_PER_PARAMETER} bytes each: weight, gradient, "
+            f"two moments), {where} has {there / 1e9:,.1f} GB. Choose a smaller preset, or lower `dim` or `layers`."
+        )
 
 
 def fix_arithmetic(threads: int, device: torch.device) -> None:
@@ -152,7 +192,7 @@ def choose_device(config: Path, wanted: str) -> torch.device:
     """Return the device that a config's setting means here."""
     cuda = torch.cuda.is_available()
     if wanted == "cuda" and not cuda:
-        raise TrainError(f"{config}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto.")
+        raise ConfigError(f"{config}: device is cuda, but torch finds no GPU. Set the override device: cpu or auto.")
     return torch.device("cuda" if cuda and wanted != "cpu" else "cpu")
 
 

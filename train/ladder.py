@@ -32,7 +32,7 @@ from curate.tokens.order import Plan
 from train import checkpoint, metrics, model
 from train.config import PRESETS, ConfigError, Settings, TrainError, check_overrides, ladder, read_keys
 from train.data import open_data
-from train.stopping import DONE, INTERRUPTED, SAVED
+from train.stopping import DONE, INTERRUPTED, SAVED, check_writable
 
 HUBER = 1e-3  # Hoffmann et al. 2022, appendix D.2
 _BASE = "15m"  # the preset that the config of a shape names; its overrides say every number that differs
@@ -256,6 +256,7 @@ def _size(given: str | Mapping[str, int], overrides: Mapping[str, Any]) -> Size:
 
 def run(config: LadderConfig, *, jobs: int = 1, predict: str | None = None) -> int:
     """Train what is not trained yet, write ladder.json, print the table; return the exit code."""
+    check_writable(config.output)
     plan = Plan.load(config.mixture)
     first = open_data(config.tokens, config.mixture, dataclasses.replace(config.sizes[0].settings, max_tokens=None))
     vocab_size = model.padded_vocab_size(first.vocab_size)

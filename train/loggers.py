@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from train.config import TrainError
+from train.config import ConfigError, TrainError
 
 PROJECT = "curate"
 
@@ -127,11 +127,11 @@ def check(names: Sequence[str]) -> None:
     """Refuse names whose package is absent.
 
     Raises:
-        TrainError: Names the extra.
+        ConfigError: Names the extra.
     """
     absent = [name for name in names if importlib.util.find_spec(name) is None]
     if absent:
-        raise TrainError(
+        raise ConfigError(
             f"loggers: {', '.join(absent)} cannot be imported. Install it with `pip install 'curate[{','.join(absent)}]'`, or take "
             "it out of `loggers`."
         )

@@ -74,7 +74,7 @@ def run(config: RunConfig) -> int:
         curate.errors.InputError: If token shards or the mixture are missing or damaged.
     """
     refuse_other_kind(config.output, None, config.path)
-    with joined(config) as (ranks, config), locked(config.output):
+    with joined(config) as (ranks, config), locked(config.output, config.path):
         job = settle(config)
         refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)
         ended, resolved = config.output / "summary.json", config.output / "resolved.json"

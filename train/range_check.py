@@ -20,6 +20,7 @@ from train.distributed import Replica
 from train.job import Job, fix_arithmetic, settle
 from train.loop import drawn
 from train.optimizer import Optimizer
+from train.stopping import check_writable
 
 FEWEST_STEPS = 20
 MARGIN = 0.05  # of the whole fall, and of the loss before training: smaller differences are none
@@ -135,6 +136,7 @@ def check(config: RunConfig, *, low: float, high: float, steps: int) -> Finding:
         raise ConfigError(f"--low {low:g} --high {high:g}: must be greater than 0, and the second larger.")
     if steps < FEWEST_STEPS:
         raise ConfigError(f"--steps {steps}: must be at least {FEWEST_STEPS}.")
+    check_writable(config.output)
     job = settle(config)
     if job.num_steps < steps:
         raise ConfigError(

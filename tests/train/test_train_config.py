@@ -8,6 +8,7 @@ import torch
 
 from train.config import FREE_SETTINGS, PRESETS, ConfigError, Settings, load, settings_of
 from train.model import Decoder
+from train.tuning.config import DpoSettings, TuningConfig
 
 GOOD = {"preset": "demo-1m", "seed": 3, "tokens": "../tokens", "mixture": "../mixture.json", "output": "."}
 
@@ -53,12 +54,47 @@ def test_all_problems_are_told_at_once(tmp_path):
     assert "overrides.layers: must be a whole number, is 1.5." in message
     assert "overrides.tied: must be true or false, is 1." in message
     assert "overrides.schedule: must be one of wsd, wsd-s, cosine" in message
+    ranges = {"eval_every": 0, "skip_sigma": -1, "beta1": 1, "clip": 0, "threads": 1025, "skip_window": 10**10}
+    message = problems(tmp_path, sed=1, preset="demo-2m", overrides={**ranges, "tied": 1, "eval_evry": 5})
+    assert len(message.splitlines()) == 4 + len(ranges)
+    assert "overrides.skip_sigma: must be greater than 0, is -1." in message
+    assert "overrides.threads: must be between 1 and 1024 (OpenMP crashes" in message
+    message = problems(tmp_path, overrides={"heads": 3, "kv_heads": 2, "decay_points": [0.5]})
+    assert [line.split(": ")[1] for line in message.splitlines()] == [
+        "overrides.decay_points", "overrides.heads", "overrides.kv_heads"
+    ]  # fmt: skip
+
+
+def test_all_problems_of_tuning_are_told_at_once(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({"data": [], "overrides": {"beta": 0, "clip": 0, "threads": 0, "label_smoothing": 0.5, "x": 1}})
+    )
+    with pytest.raises(ConfigError) as caught:
+        TuningConfig.load(path, DpoSettings)
+    for name in ("checkpoint", "data", "beta", "clip", "threads", "label_smoothing", "x"):
+        assert f"{name}: " in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 7  # and not the seed: it is 0
+
+
+def test_a_size_of_recipes_is_written_out(tmp_path):
+    assert 'max_tokens: must be a whole number or null, is "60k". Write 60000.' in problems(
+        tmp_path, overrides={"max_tokens": "60k"}
+    )
+    assert 'lr: must be a number, is "0.5". Write 0.5.' in problems(tmp_path, overrides={"lr": "0.5"})
+    assert problems(tmp_path, overrides={"max_tokens": "many"}).endswith('is "many".')
+
+
+def test_the_seed_is_0_unless_given(tmp_path):
+    assert load(write(tmp_path, seed=None)).seed == 0
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"layers": 0}, "overrides.layers: must be at least 1, is 0"),
+        ({"threads": 0}, "overrides.threads: must be between 1 and 1024"),
+        ({"skip_window": 3}, "overrides.skip_window: must be between 4 and 1,000,000"),
         ({"lr": 0}, "overrides.lr: must be greater than 0, is 0"),
         ({"heads": 3}, "overrides.heads: must be a divisor of dim = 128, is 3"),
         ({"kv_heads": 3}, "overrides.kv_heads: must be a divisor of heads = 4, is 3"),
@@ -85,7 +121,9 @@ def test_a_value_out_of_range_is_refused(tmp_path, overrides, message):
     assert message in problems(tmp_path, overrides=overrides)
 
 
-@pytest.mark.parametrize("overrides", [{"decay_fraction": 1.0}, {"beta2": 0.0}, {"min_lr_ratio": 0.0}, {"layers": 1}])
+@pytest.mark.parametrize(
+    "overrides", [{"decay_fraction": 1.0}, {"beta2": 0.0}, {"min_lr_ratio": 0.0}, {"layers": 1}, {"threads": 1024}]
+)
 def test_the_ends_of_a_range_are_allowed(tmp_path, overrides):
     settings = load(write(tmp_path, overrides=overrides)).settings
     assert {name: getattr(settings, name) for name in overrides} == overrides

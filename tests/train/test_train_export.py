@@ -9,6 +9,7 @@ import shutil
 
 import jinja2
 import pytest
+import safetensors
 import tokenizers
 import torch
 from safetensors import safe_open
@@ -250,6 +251,18 @@ def test_an_export_that_fails_leaves_the_earlier_one(run, tmp_path, monkeypatch,
     assert "No space left on device" in err
     assert {path.name: path.read_bytes() for path in (tmp_path / "hf").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+
+
+def test_a_disk_that_is_full_under_the_weights_is_one_line(run, tmp_path, monkeypatch, capsys):
+    def full(tensors, path, **keywords):
+        path.write_bytes(b"half")
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    assert exported(run, tmp_path / "hf") == 1
+    assert "hf.tmp: Error while serializing: I/O error: No space left" in (err := capsys.readouterr().err)
+    assert len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def damage(path):

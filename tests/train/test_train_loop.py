@@ -284,7 +284,7 @@ def test_a_validation_split_shorter_than_a_window_is_skipped_and_said(make_folde
 
 def test_two_trainers_in_one_folder_are_refused(make_folder):
     config = make_folder(steps=12).config("a")
-    with stopping.locked(config.parent), pytest.raises(TrainError, match="another trainer works here"):
+    with stopping.locked(config.parent, config), pytest.raises(TrainError, match="another trainer works here"):
         train(config)
     assert train(config) == 0
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
+import io
 import json
 import os
 import re
@@ -209,6 +212,128 @@ def test_errors_are_one_line_and_a_code(make_folder, tmp_path, capsys):
     assert "manifest" in capsys.readouterr().err
 
 
+def changed(config, **keys):
+    config.write_text(json.dumps(json.loads(config.read_text()) | keys))
+    return config
+
+
+def test_check_says_what_would_be_trained_and_leaves_nothing(make_folder, capsys):
+    folder = make_folder(steps=12)
+    config = changed(folder.config("a"), output="new/out")
+    assert main(["check", str(config)]) == 0
+    told = capsys.readouterr().out
+    assert "demo-1m, seed 0: " in told
+    assert "12 steps of 32 tokens, 384 in all; validation: books, web" in told
+    assert "cpu, float32, 1 thread" in told
+    assert told.endswith("this config can run\n")
+    assert [path.name for path in config.parent.iterdir()] == ["config.json"]
+    assert loop.run(load(config)) == 0
+    assert main(["check", str(config)]) == 0  # complete, and the same
+    assert main(["check", str(changed(config, seed=1))]) == 2
+    assert "seed was 0, is 1" in capsys.readouterr().err
+
+
+def test_check_may_look_at_the_settings_alone(make_folder, tmp_path, capsys):
+    config = changed(make_folder(steps=12).config("a"), tokens="none", mixture="none")
+    assert main(["check", "--settings-only", str(config)]) == 0
+    assert "were not looked at" in capsys.readouterr().out
+    assert main(["check", "--settings-only", str(make_folder(steps=1, name="b").config("a", lr=0))]) == 2
+
+
+WRONG = {  # keys of the config, overrides, what is told
+    "tokens": ({"tokens": "none"}, {}, "none: there is no such folder. Set `tokens`"),
+    "mixture": ({"mixture": "none"}, {}, "none: there is no such file. Set `mixture`"),
+    "answers": ({"answers": "none"}, {}, "none: there is no such file. Set `answers`"),
+    "tasks": ({"tasks": "none"}, {}, "none: there is no such file. Set `tasks`"),
+    "context": ({}, {"context": 16}, "window of 8 tokens is not a multiple of the context 16"),
+    "batch": ({}, {"batch_windows": 100_000}, "48 windows of 8 tokens do not fill one batch of 100000"),
+    "few": ({}, {"max_tokens": 7}, "0 windows of 8 tokens do not fill one batch"),
+    "many": ({}, {"max_tokens": 385}, "max_tokens is 385, the mixture has 384"),
+    "device": ({}, {"device": "cuda"}, "torch finds no GPU"),
+    "logger": ({}, {"loggers": ["wandb"]}, "pip install 'curate[wandb]'"),
+    # 10^7 wide: q, k, v, out 3e14, gate, up, down 9.6e8, norms 3e7, embedding (tied) of 64 rows 6.4e8; 16 bytes each
+    "memory": ({}, {"dim": 10**7}, "parameters need 4,800,026.1 GB (16 bytes each: weight, gradient, two moments), this machine has"),
+    "proc": ({"output": "/proc/foo"}, {}, "/proc/foo: cannot be written (No such file or directory). "),
+    "file": ({"output": "../../mixture.json"}, {}, "mixture.json: cannot be written (Not a directory). "),
+    "below": ({"output": "../../mixture.json/a"}, {}, "mixture.json/a: cannot be written (Not a directory). "),
+    "curate": ({"output": "../../tokens/web"}, {}, "web: holds a manifest.json: it is the folder of a curate run"),
+    "foreign": ({"output": "../.."}, {}, "holds no training run, but other files (mixture.json, tokens, train). Set `output`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_check_and_run_refuse_alike(make_folder, monkeypatch, capsys, case):
+    keys, overrides, told = WRONG[case]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else known(name))
+    folder = make_folder(steps=12)
+    config = changed(folder.config("a", **overrides), **keys)
+    before = sorted(folder.root.rglob("*"))
+    for command in ("check", "run"):
+        assert main([command, str(config)]) == 2
+        assert told in (err := capsys.readouterr().err)
+        assert len(err.splitlines()) == 1
+    assert sorted(folder.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("key", ["mixture", "answers", "tasks"])
+def test_a_file_that_is_none_of_its_kind_is_damaged(make_folder, capsys, key):
+    folder = make_folder(steps=12)
+    (folder.root / "other").write_text("window: 8\n")
+    config = changed(folder.config("a"), **{key: "../../other"})
+    for command in ("check", "run"):
+        assert main([command, str(config)]) == 1
+        assert f"other: is no {'mixture' if key == 'mixture' else 'file of'}" in capsys.readouterr().err
+
+
+def test_an_output_may_hold_what_a_run_or_its_starter_left(make_folder):
+    folder = make_folder(steps=12)
+    config = folder.config("a")
+    for number, names in enumerate(
+        [["data.json", "log.txt"], ["lr_range.json"], ["resolved.json.tmp"], ["a.log", ".git"]]
+    ):
+        output = folder.root / str(number)
+        output.mkdir()
+        for name in names:
+            (output / name).touch()
+        assert main(["check", str(changed(config, output=str(output)))]) == 0
+    (config.parent / "notes").touch()  # a config of any name in its own folder
+    assert main(["check", str(changed(config, output=".").rename(config.parent / "mine"))]) == 0
+
+
+@pytest.mark.parametrize("name", ["resolved.json.tmp", "metrics.jsonl"])
+def test_an_output_that_cannot_be_written_is_one_line(make_folder, monkeypatch, capsys, name):
+    config = make_folder(steps=12).config("a")
+    opened = io.open
+
+    def refused(path, mode="r", *arguments, **keywords):
+        if str(path).endswith(name) and mode != "r":
+            raise OSError(30, "Read-only file system", str(path))
+        return opened(path, mode, *arguments, **keywords)
+
+    monkeypatch.setattr(io, "open", refused)  # what pathlib calls
+    assert main(["run", str(config)]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"{config.parent / name}: cannot be written (Read-only file system). Free the disk or its rights" in last
+
+
+def test_a_disk_that_is_full_while_training_is_one_line(make_folder, monkeypatch, capsys):
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device")  # of an open file: no name
+
+    monkeypatch.setattr(metrics.RunLog, "training", full)
+    config = make_folder(steps=12).config("a")
+    assert main(["run", str(config)]) == 1
+    assert f"{config.parent}: cannot be written (No space left on device)." in capsys.readouterr().err
+
+
+def test_what_writes_at_its_end_looks_at_its_output_first(make_folder, capsys):
+    folder = make_folder(steps=12)
+    assert main(["lr-range", str(changed(folder.config("a"), output="/proc/foo"))]) == 2
+    assert "/proc/foo: cannot be written" in capsys.readouterr().err
+
+
 def test_presets_are_listed(capsys):
     assert main(["presets"]) == 0
     listed = capsys.readouterr().out
@@ -224,7 +349,7 @@ def test_every_setting_is_explained(capsys):
     assert end.value.code == 0
     _, _, text = capsys.readouterr().out.partition("may change:")
     starts = [line.partition(":")[0].split(", ") for line in text.splitlines() if line[:1].isalpha()]
-    assert {name for names in starts for name in names} >= set(Settings.__dataclass_fields__)
+    assert {name for names in starts for name in names} >= {one.name for one in dataclasses.fields(Settings)}
 
 
 def test_help_names_every_command_in_a_line(capsys):

@@ -13,8 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from train.config import ConfigError, check_overrides, read_keys
-from train.config import require as require
+from train.config import (
+    BELOW_ONE,
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    THREADS,
+    ConfigError,
+    Range,
+    check_overrides,
+    read_keys,
+    refuse_out_of_range,
+)
 
 _HELP = """\
 Tunes a trained model on the examples of CONFIG, a JSON file:
@@ -25,8 +36,9 @@ Tunes a trained model on the examples of CONFIG, a JSON file:
 Paths are relative to CONFIG. `checkpoint` is the folder of a checkpoint, or of a run, whose newest one is taken. `data` are
 files of JSON Lines (.gz too), with
   {rows}
-in each line. `validation` is such a file, or the share of prompts to set aside. `tokenizer` is that of the run folder unless
-given. `answers` and `tasks` are as in `run`; both are measured before the first step too.
+in each line. `validation` is such a file, or the share of prompts to set aside. `seed` is 0, and
+`tokenizer` that of the run folder, unless given. `answers` and `tasks` are as in `run`; both are measured before the first
+step too.
 
 {loss}
 `overrides` may hold these settings (in brackets: what they are otherwise):
@@ -101,19 +113,20 @@ class TuningSettings:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
+    ranges: ClassVar[Mapping[str, Range]] = types.MappingProxyType(
+        {
+            **dict.fromkeys(("epochs", "steps", "batch_examples", "micro_batch", "eval_batch"), COUNT),
+            **dict.fromkeys(("log_every", "eval_every", "save_every", "keep_last"), COUNT),
+            **dict.fromkeys(("lr", "adam_eps", "clip"), POSITIVE),
+            **dict.fromkeys(("max_skipped", "warmup_fraction", "min_lr_ratio", "decay_fraction"), SHARE),
+            **dict.fromkeys(("beta1", "beta2"), BELOW_ONE),
+            **dict.fromkeys(("weight_decay", "max_minutes"), NOT_NEGATIVE),
+            "threads": THREADS,
+        }
+    )
+
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_examples", "micro_batch", "eval_batch", "log_every", "eval_every", "save_every",
-                     "keep_last", "threads"):  # fmt: skip
-            require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("lr", "adam_eps", "clip"):
-            require(name, getattr(self, name), getattr(self, name) > 0, "greater than 0")
-        for name in ("max_skipped", "warmup_fraction", "min_lr_ratio", "decay_fraction"):
-            require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("beta1", "beta2"):
-            require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
-        require("steps", self.steps, self.steps is None or self.steps >= 1, "at least 1")
-        require("max_minutes", self.max_minutes, self.max_minutes is None or self.max_minutes >= 0, "at least 0")
+        refuse_out_of_range(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,10 +153,13 @@ class DpoSettings(TuningSettings):
     beta: float = 0.1
     label_smoothing: float = 0.0
 
-    def __post_init__(self) -> None:
-        TuningSettings.__post_init__(self)  # slots: super() without arguments does not find the class
-        require("beta", self.beta, self.beta > 0, "greater than 0")
-        require("label_smoothing", self.label_smoothing, 0 <= self.label_smoothing < 0.5, "at least 0 and below 0.5")
+    ranges: ClassVar[Mapping[str, Range]] = types.MappingProxyType(
+        {
+            **TuningSettings.ranges,
+            "beta": POSITIVE,
+            "label_smoothing": Range("at least 0 and below 0.5", lambda value: 0 <= value < 0.5),
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +204,7 @@ class TuningConfig:
             "seed": int, "output": str, "overrides": dict,
         }  # fmt: skip
         raw, problems = read_keys(
-            path, kinds, optional=("tokenizer", "validation", "answers", "tasks", "output", "overrides")
+            path, kinds, optional=("tokenizer", "validation", "answers", "tasks", "seed", "output", "overrides")
         )
         data, validation, overrides = raw.get("data"), raw.get("validation"), raw.get("overrides", {})
         if data == []:
@@ -199,11 +215,6 @@ class TuningConfig:
             problems += check_overrides(overrides, kind)
         if not problems:
             problems += _absent(path.parent, raw)
-        if not problems:
-            try:
-                settings = kind(**overrides)
-            except ValueError as error:
-                problems.append(f"overrides.{error}")
         if problems:
             raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
         folder = path.parent
@@ -215,10 +226,10 @@ class TuningConfig:
             validation=folder / validation if isinstance(validation, str) else validation,
             answers=folder / raw["answers"] if "answers" in raw else None,
             tasks=folder / raw["tasks"] if "tasks" in raw else None,
-            seed=raw["seed"],
+            seed=raw.get("seed", 0),
             output=folder / raw.get("output", "."),
             overrides=types.MappingProxyType(overrides),
-            settings=settings,
+            settings=kind(**overrides),
         )
 
 

@@ -52,7 +52,7 @@ def run(config: TuningConfig) -> int:
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("WORLD_SIZE is not 1: tuning runs in one process. Start it without torchrun.")
     refuse_other_kind(config.output, config.settings.name, config.path)
-    with locked(config.output):
+    with locked(config.output, config.path):
         job = settle(config)
         refuse = functools.partial(refuse_change, job_record=job.record(), config=config.path, free=FREE_SETTINGS)
         ended, resolved = config.output / "summary.json", config.output / "resolved.json"
