@@ -20,6 +20,7 @@ from curate.groups import group_finder
 from curate.ledger import balance
 from curate.pipeline import ParquetFile, read_batches, rows_written
 from curate.plan import TaskContext
+from curate.read.languages import is_language
 from curate.text.hashing import choice_hash
 from curate.tokens.arrange import EncodedShard, arrange, encode_documents
 from curate.tokens.fertility import Fertility, bytes_of
@@ -203,7 +204,7 @@ def encode_shard(
         batches = fertility.seen(read_batches(documents, ["id", "split", "text", "language"]))
         tokens = encode_documents(batches, tokenizer, shard)
         with ParquetFile(output.path("labels.parquet"), LABELLED) as labels:
-            for batch in label(read_batches(documents, READS)):
+            for batch in label(read_batches(documents, READS), is_language):
                 labels.write(batch)
         written = rows_written(shard.documents)
         balance(source, "encode", "documents", rows_written(documents), {"encoded": written})

@@ -354,6 +354,21 @@ BY_MODE = {
 _MAN_PAGE = re.compile(r"[1-9](?:[a-z]{0,4})")
 
 
+@cache
+def _names() -> dict[str, str]:
+    """Return every language by its name in small letters."""
+    tables = (BY_EXTENSION, BY_NAME, BY_INTERPRETER, BY_MODE, _SHARED_UPPER, dict.fromkeys(LANGUAGES))
+    found = {*LANGUAGES, *(name for table in tables for name in table.values())}
+    found |= {name for rules in SHARED.values() for name, _ in rules}
+    return {name.lower(): name for name in found if name}
+
+
+def is_language(name: str) -> bool:
+    """Return whether this is the name of one of these languages; a short one as it is spelt here, for `lua` is Luba too."""
+    known = _names().get(name.lower())
+    return known is not None and (known == name or len(name) > 3)
+
+
 def programming_language(name: str, text: str) -> str | None:
     """Return the programming or markup language of a file, or None.
 

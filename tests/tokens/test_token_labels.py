@@ -5,32 +5,41 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.read.languages import is_language
 from curate.tokens.arrange import ENCODED, EncodedShard, arrange
 from curate.tokens.labels import LABELLED, READS, domain_of, label
 from curate.tokens.shard import NO_LABELS, Labels, ShardWriter, TokenSource, write_manifest
 
 
 @pytest.mark.parametrize(
-    ("url", "path", "metadata", "domain"),
+    ("url", "path", "stated", "metadata", "domain"),
     [
-        ("https://www.Example.org:8080/a/b?c", "crawl/00.warc.gz", None, "example.org"),
-        ("http://www2.example.org/", "00.warc.gz", "{}", "example.org"),
-        ("http://blog.example.org/", "00.warc.gz", None, "blog.example.org"),
-        ("http://www.com/", "00.warc.gz", None, "www.com"),
-        ("http://www.münchen.de/", "00.warc.gz", None, "xn--mnchen-3ya.de"),  # as the DNS has it
-        (None, "novels/emma.txt", None, "novels"),
-        (None, "novels/austen/emma.txt", '{"title": "Emma"}', "novels"),
-        (None, "books.jsonl.zst", None, None),
-        (None, "/books.jsonl", None, None),
-        ("not an address", "books.jsonl", None, None),
-        (None, "src/lib/a.py", '{"programming_language": "Python"}', "Python"),
-        ("https://github.com/a/b", "part.jsonl", '{"programming_language": "C++"}', "C++"),
-        (None, "src/a", '{"programming_language": null}', "src"),
-        (None, "src/a", '{"programming_language": ["C"]}', "src"),
+        ("https://www.Example.org:8080/a/b?c", "crawl/00.warc.gz", None, None, "example.org"),
+        ("http://www2.example.org/", "00.warc.gz", None, "{}", "example.org"),
+        ("http://blog.example.org/", "00.warc.gz", None, None, "blog.example.org"),
+        ("http://www.com/", "00.warc.gz", None, None, "www.com"),
+        ("http://www.münchen.de/", "00.warc.gz", None, None, "xn--mnchen-3ya.de"),  # as the DNS has it
+        (None, "novels/emma.txt", None, None, "novels"),
+        (None, "novels/austen/emma.txt", None, '{"title": "Emma"}', "novels"),
+        (None, "books.jsonl.zst", None, None, None),
+        (None, "/books.jsonl", None, None, None),
+        ("not an address", "books.jsonl", None, None, None),
+        (None, "src/lib/a.py", None, '{"programming_language": "Python"}', "Python"),
+        ("https://github.com/a/b", "part.jsonl", None, '{"programming_language": "C++"}', "C++"),
+        (None, "src/a", None, '{"programming_language": null}', "src"),
+        (None, "src/a", None, '{"programming_language": ["C"]}', "src"),
+        (None, "code.jsonl.gz", "Python", '{"repo": "PyPI click"}', "Python"),
+        (None, "code.jsonl.gz", "Rust", None, "Rust"),  # its ending is another language's too
+        ("https://github.com/a/b", "code.jsonl.gz", "python", "{}", "python"),
+        (None, "part/0.parquet", None, '{"lang": "C++"}', "C++"),
+        (None, "part/0.parquet", "en", '{"language": "Go"}', "Go"),
+        (None, "part/0.parquet", None, '{"language": "pt", "lang": 3}', "part"),
+        ("https://lu.example.org/", "0.jsonl", "lua", "{}", "lu.example.org"),  # Luba, not Lua
+        ("https://a.example.org/", "0.jsonl", "English", "{}", "a.example.org"),
     ],
 )
-def test_domains_by_hand(url, path, metadata, domain):
-    assert domain_of(url, path, metadata) == domain
+def test_domains_by_hand(url, path, stated, metadata, domain):
+    assert domain_of(url, path, stated, metadata, is_language) == domain
 
 
 def test_only_documents_for_validation_have_labels():
@@ -41,7 +50,7 @@ def test_only_documents_for_validation_have_labels():
     ]
     types = {"url": pa.large_string(), "metadata": pa.large_string()}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in READS])
-    found = list(label(pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=2)))
+    found = list(label(pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=2), is_language))
     assert all(batch.schema.equals(LABELLED) for batch in found)
     assert [row for batch in found for row in batch.to_pylist()] == [
         {"id": "b", "domain": "b.org", "language": "pt"},
