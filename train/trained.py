@@ -155,6 +155,7 @@ def _open_tokenizer(place: Path) -> Tokenizer:
         card = read_card(file)  # which of its marks count
         return load_tokenizer(file, eos=card.get("eos"), bos=card.get("bos") or False)
     except InputError as error:
-        raise TrainError(
-            f"{error} Or give --tokenizer the run's folder `tokenizer`, whose card.json tells the marks."
+        raise TrainError(  # the error's own remedy speaks of a recipe
+            f"{error.file}: {error.problem} Give --tokenizer the run's folder `tokenizer`, whose card.json tells the marks, or "
+            "the tokenizer's file."
         ) from error

@@ -65,7 +65,7 @@ def label(batches: Iterable[pa.RecordBatch], is_code: Callable[[str], bool]) -> 
         places = zip(*(some[name].to_pylist() for name in ("url", "path", "language", "metadata")), strict=True)
         columns = {
             "id": some["id"],
-            "domain": pa.array((domain_of(*place, is_code) for place in places), pa.string()),
+            "domain": pa.array((domain_of(*place, is_code=is_code) for place in places), pa.string()),
             "language": some["language"],
         }
         yield pa.RecordBatch.from_arrays([columns[name] for name in LABELLED.names], schema=LABELLED)
