@@ -48,6 +48,7 @@ def recipe(tmp_path: Path, model: bytes) -> Path:
         {"query": "L?", "choices": ["x", "long " * 200], "gold": 0},
     ]
     write_jsonl(tmp_path / "arc_easy.jsonl", rows)
+    write_jsonl(tmp_path / "gsm8k.jsonl", [{"question": "What is one and one?", "answer": "It is #### 2"}])
     write_jsonl(tmp_path / "lambada.jsonl", [{"text": "And so it goes"}, {"text": "Never say never"}])
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE)
@@ -155,7 +156,11 @@ def test_check_counts_the_items(recipe: Path) -> None:
          "--set evaluate.groups={all: [arc_esy]}: evaluate.groups.all: 'arc_esy' is no task; did you mean 'arc_easy'"),
         (["evaluate.tasks=[none.jsonl]", "evaluate.groups={}"], "evaluate.tasks.0: none.jsonl"),
         (["evaluate.tasks=[one.jsonl]", "evaluate.groups={}"],
-         "evaluate.tasks.0: one: no item of it makes a task (30 no choices). Take it out"),
+         "evaluate.tasks.0: one: no item of it makes a task (30 no choices). Take it out of evaluate.tasks, or say what its rows hold."),
+        (["evaluate.tasks=[one.jsonl]", "evaluate.groups={}"],
+         "give it `fields`, such as {question: question, choices: options, answer: {pick: answer}}, or the `mapping` of"),
+        (["evaluate.tasks=[gsm8k.jsonl]", "evaluate.groups={}"],
+         "(1 no choices). Take it out of evaluate.tasks: by its mapping gsm8k it has no choices, so it cannot be a task."),
     ],
 )  # fmt: skip
 def test_check_refuses_what_gives_no_items(recipe: Path, sets: list[str], message: str) -> None:
@@ -181,7 +186,10 @@ def test_tasks_need_a_model(recipe: Path, left_out: str, message: str) -> None:
 
 def test_a_task_whose_items_are_all_too_long_stops_the_run(recipe: Path, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "arc_easy.jsonl", [{"query": "L?", "choices": ["x", "long " * 200], "gold": 0}])
-    with pytest.raises(CurateError, match=r"no item of it makes a task \(1 longer than the context\). Take it out"):
+    with pytest.raises(
+        CurateError,
+        match=r"no item of it makes a task \(1 longer than the context\). Take it out of evaluate.tasks, or train with a longer",
+    ):
         run(recipe, tmp_path, until="encode")
 
 

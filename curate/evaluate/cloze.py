@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from curate.benchmarks.items import Benchmark, Item
+from curate.benchmarks.mappings import GENERAL
 from curate.tokens.tasks import BY_BYTES, BY_SUM, EXACT
 
 _WRAP = re.compile(r"(?<!\n)[ \t]*\n[ \t]*(?!\s)")  # one line feed: of a page, not of a text
@@ -69,6 +70,15 @@ _SEVERAL = "several of its choices are right"
 UNFIT = dict.fromkeys(("truthfulqa", "truthful_qa_mc", "truthful_qa", "truthfulqa_table"), _SEVERAL)
 
 
+TOO_LONG = "longer than the context"
+_NO_CHOICES = "no choices"
+_NEEDS = (
+    "A task needs a question, two or more choices and which of them is gold. If its rows have them, give it `fields`, such as "
+    "{question: question, choices: options, answer: {pick: answer}}, or the `mapping` of a benchmark of the same form, such as "
+    "arc_easy, piqa, hellaswag, winogrande or lambada (its last word is left to tell)."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Cloze:
     """One item as text.
@@ -103,6 +113,23 @@ def clozes(benchmark: Benchmark) -> tuple[list[Cloze], Counter[str]]:
     return _with_chance(found), without
 
 
+def no_task(benchmark: Benchmark, without: Mapping[str, int]) -> tuple[str, str]:
+    """Return why no item of a benchmark makes a task, and what can be done.
+
+    Args:
+        benchmark: As it was read.
+        without: Number of its items by reason.
+    """
+    name = benchmark.facts["mapping"].partition(",")[0]
+    why = f"no item of it makes a task ({', '.join(f'{count:,} {reason}' for reason, count in without.items())})."
+    out = "Take it out of evaluate.tasks"
+    if TOO_LONG in without:
+        return why, f"{out}, or train with a longer context."
+    if name in UNFIT or (set(without) == {_NO_CHOICES} and name not in (GENERAL, "fields")):
+        return why, f"{out}: by its mapping {name} {UNFIT.get(name, 'it has no choices')}, so it cannot be a task."
+    return why, f"{out}, or say what its rows hold. {_NEEDS}"
+
+
 def cloze(item: Item, form: Format) -> Cloze | str:
     """Return an item as text, or why it is none."""
     asked = [part.text.strip() for part in item.of("question")]
@@ -114,7 +141,7 @@ def cloze(item: Item, form: Format) -> Cloze | str:
         return _last_word(item, question)
     choices = [(part.field, " ".join(part.text.split())) for part in item.of("choice")]
     if len(choices) < 2:
-        return "no choices"
+        return _NO_CHOICES
     answers = [part.field for part in item.of("answer")]
     gold = next((number for number, (field, _) in enumerate(choices) if field in answers), None)
     if gold is None:

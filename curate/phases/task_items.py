@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from curate.benchmarks.mappings import FOR_TASKS
 from curate.errors import InputError
-from curate.evaluate.cloze import Cloze, clozes
+from curate.evaluate.cloze import TOO_LONG, Cloze, clozes, no_task
 from curate.evaluate.settings import Evaluate
 from curate.phases.benchmark_files import BenchmarkInputs
 from curate.phases.tokens import open_tokenizer
@@ -66,17 +66,13 @@ def write_items(
                 ids, joined = encoded(tokenizer, one)
                 merged += joined
                 if max(map(len, ids["choices"])) > context_tokens:
-                    about["passed_over"]["longer than the context"] = (
-                        about["passed_over"].get("longer than the context", 0) + 1
-                    )
+                    about["passed_over"][TOO_LONG] = about["passed_over"].get(TOO_LONG, 0) + 1
                     continue
                 sizes = [len(text.removeprefix(" ").encode()) for text in one.choices]
                 said = {"metric": one.metric, "item": one.item, "bytes": sizes, "gold": one.gold, "chance": one.chance}
                 usable.append(head | said | ids)
             if not usable:
-                reasons = ", ".join(f"{count:,} {why}" for why, count in about["passed_over"].items())
-                remedy = "Take it out of evaluate.tasks, or give it a mapping that names question, choices and answer."
-                raise InputError(inputs.files[0].path, f"no item of it makes a task ({reasons}).", remedy)
+                raise InputError(inputs.files[0].path, *no_task(benchmark, about["passed_over"]))
             chosen = drawn(usable, settings.items, inputs.name, seed)
             rows += chosen
             about |= {"items": len(chosen), "items_usable": len(usable), "seams_merged": merged}

@@ -116,19 +116,19 @@ def count_task_items(recipe: Recipe) -> dict[str, int]:
         return {}
     from curate.benchmarks.items import read_benchmark
     from curate.benchmarks.mappings import FOR_TASKS
-    from curate.evaluate.cloze import clozes
+    from curate.evaluate.cloze import clozes, no_task
 
     if not any(is_remote(expand_variables(source.path)) for source in _sources(recipe, EVALUATE)):
         check_groups(recipe, [benchmark.name for benchmark in benchmarks])
     counts = {}
     for benchmark in benchmarks:
         try:
-            found, without = clozes(read_benchmark(benchmark.local(_local(benchmark), FOR_TASKS)))
+            read = read_benchmark(benchmark.local(_local(benchmark), FOR_TASKS))
+            found, without = clozes(read)
         except InputError as error:
             raise _refused(recipe, EVALUATE, benchmark.entry, str(error)) from error
         if not found:
-            reasons = ", ".join(f"{count:,} {why}" for why, count in without.items())
-            message = f"{benchmark.name}: no item of it makes a task ({reasons}). Take it out, or give it a mapping."
+            message = f"{benchmark.name}: {' '.join(no_task(read, without))}"
             raise _refused(recipe, EVALUATE, benchmark.entry, message)
         most = recipe.evaluate.items if recipe.evaluate is not None else None
         counts[benchmark.name] = min(len(found), most or len(found))

@@ -303,7 +303,9 @@ def test_the_tokenizer_must_be_the_models_own(copy, tmp_path, capsys):
     assert exported(copy, tmp_path / "hf") == 1
     assert "There is none" in capsys.readouterr().err
     assert exported(copy, tmp_path / "hf", "--tokenizer", own) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{own}: cannot be read (No such file or directory). Give --tokenizer the run's folder" in err
+    assert "recipe" not in err
     write_tokenizer(tmp_path / "elsewhere")
     assert exported(copy, tmp_path / "hf", "--tokenizer", tmp_path / "elsewhere" / "tokenizer.json") == 0
 
