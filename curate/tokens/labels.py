@@ -62,10 +62,11 @@ def label(batches: Iterable[pa.RecordBatch], is_code: Callable[[str], bool]) -> 
     """
     for batch in batches:
         some = batch.filter(pc.is_in(batch["split"], pa.array(LABELLED_SPLITS)))
-        places = zip(*(some[name].to_pylist() for name in ("url", "path", "language", "metadata")), strict=True)
+        told = zip(*(some[name].to_pylist() for name in ("url", "path", "language", "metadata")), strict=True)
+        domains = [domain_of(url, path, stated, metadata, is_code) for url, path, stated, metadata in told]
         columns = {
             "id": some["id"],
-            "domain": pa.array((domain_of(*place, is_code=is_code) for place in places), pa.string()),
+            "domain": pa.array(domains, pa.string()),
             "language": some["language"],
         }
         yield pa.RecordBatch.from_arrays([columns[name] for name in LABELLED.names], schema=LABELLED)
