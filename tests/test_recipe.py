@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import curate
-from curate.errors import RecipeError
+from curate.errors import Problem, RecipeError
 from curate.recipe import PRESET_CONTEXT
 from curate.training import trainer_config
 
@@ -385,3 +385,16 @@ def test_the_trainer_knows_the_presets() -> None:
             [sys.executable, "-m", "train", "presets", preset], capture_output=True, text=True, check=True
         ).stdout
         assert json.loads(shown)["context"] == context
+
+
+@pytest.mark.parametrize(
+    ("problem", "shown"),
+    [
+        (Problem("train", "is wrong."), "train: is wrong."),
+        (Problem("", "is wrong."), "is wrong."),
+        (Problem("", "is wrong.", 3, "r.yaml"), "r.yaml:3: is wrong."),
+        (Problem("train", "is wrong.", None, "--set train=1"), "--set train=1: train: is wrong."),
+    ],
+)
+def test_no_empty_place_is_shown(problem: Problem, shown: str) -> None:
+    assert str(problem) == shown
