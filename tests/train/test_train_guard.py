@@ -266,19 +266,22 @@ def test_a_burst_before_the_first_checkpoint_goes_back_to_the_start(make_folder,
 
 
 def test_a_burst_rolls_back_and_jumps_and_a_kill_changes_nothing(make_folder, monkeypatch):
-    folder, factors = make_folder(steps=40), dict.fromkeys(range(23, 29), NAN)
-    settings = {"max_skips": 5, "log_every": 2, "save_every": 10}
+    folder, factors = make_folder(steps=40), dict.fromkeys(range(23, 29), NAN) | {36: 1e4}
+    settings = {"max_skips": 5, "log_every": 2, "save_every": 10, "skip_window": 8}
     whole, killed = (folder.config(name, **settings) for name in ("whole", "killed"))
     with pytest.MonkeyPatch.context() as patch:
         poison(patch, factors)
         assert loop.run(load(whole)) == 0
     found = lines(whole)
-    assert [line["step"] for line in found if "skipped" in line] == [23, 24, 25, 26, 27, 28]
+    assert [line["step"] for line in found if "skipped" in line] == [23, 24, 25, 26, 27, 28, 36]
+    assert [line["skipped"]["reason"] for line in found if "skipped" in line] == ["loss not finite"] * 6 + [
+        "loss exploded"
+    ]
     assert [line for line in found if "rolled_back" in line] == [
         {"step": 28, "rolled_back": {"to": 20, "first_jumped": 21, "last_jumped": 28}}
     ]
     summary = json.loads((whole.parent / "summary.json").read_text())
-    assert (summary["skipped_steps"], summary["rollbacks"], summary["jumped_steps"]) == (6, 1, 8)
+    assert (summary["skipped_steps"], summary["rollbacks"], summary["jumped_steps"]) == (7, 1, 8)
     # In processes of their own: killed behind the rollback and its checkpoint, and started again.
     assert faulty(killed, factors, last=30).returncode == -signal.SIGKILL
     again = faulty(killed, factors)
