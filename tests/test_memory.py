@@ -211,8 +211,8 @@ def measured_growth(small: Path, large: Path) -> dict[str, int]:
         text=True,
         check=False,
         cwd=machine.ROOT,
-        # Arrow's own allocator keeps what is freed, and would count as buffers.
-        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"},
+        # What allocators keep of the task before is not the next one's.
+        env=os.environ | AT_ONCE | {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr
     growth: dict[str, int] = json.loads(result.stdout)

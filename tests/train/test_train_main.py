@@ -222,7 +222,7 @@ def test_check_says_what_would_be_trained_and_leaves_nothing(make_folder, capsys
     config = changed(folder.config("a"), output="new/out")
     assert main(["check", str(config)]) == 0
     told = capsys.readouterr().out
-    assert "demo-1m, seed 0: " in told
+    assert "model   1x16 (layers x dim, in place of the shape of demo-1m), seed 0: 3,376 parameters" in told
     assert "12 steps of 32 tokens, 384 in all; validation: books, web" in told
     assert "cpu, float32, 1 thread" in told
     assert told.endswith("this config can run\n")
